@@ -266,12 +266,12 @@ class Execution:
 
     def _check_program(self, path: str) -> None:
         binary = self._contents.binaries[path]
+        if binary.kind == "other" and not binary.problem:
+            raise _NotStarted(f"/{path} is an object file", f"/{path}")
+        if binary.machine not in runs(self._machine) and not (binary.problem and binary.machine.number == 0):
+            raise _NotStarted(f"/{path} is for {binary.machine}, the image for {self._machine}", f"/{path}")
         if binary.problem:
             return  # which is a fault of the file
-        if binary.kind == "other":
-            raise _NotStarted(f"/{path} is an object file", f"/{path}")
-        if binary.machine not in runs(self._machine):
-            raise _NotStarted(f"/{path} is for {binary.machine}, the image for {self._machine}", f"/{path}")
         if binary.interpreter:
             loader = self._file(self._absolute(binary.interpreter), RUN)
             known = self._contents.binaries.get(loader)

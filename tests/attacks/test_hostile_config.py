@@ -88,7 +88,7 @@ EC2 = {
         "webhookSecret": f"{SECRETS}y-AbCdEf",
     },
     "instanceTypes": ["g5.xlarge"],
-    "image": "ami-0123456789abcdef0",
+    "ami": "ami-0123456789abcdef0",
     "subnets": ["subnet-0123456789abcdef0"],
     "permissionsBoundary": "arn:aws:iam::123456789012:policy/x",
     "alarm": {"topic": "arn:aws:sns:eu-west-1:123456789012:a"},

@@ -245,7 +245,7 @@ def test_inspect_planted_defects_gives_one_line_each(archive: Path, capsys: pyte
         (
             "invalid/short/program",
             "missing libi.so",
-        ): "/opt/invalid/short/libi.so is malformed: a table at 0 ends after the file",
+        ): "/opt/invalid/short/libi.so cannot be loaded: malformed: a table at 0 ends after the file",
         ("invalid/short/libi.so", "cannot be loaded"): "malformed: a table at 0 ends after the file",
         (
             "own-folders/program",
