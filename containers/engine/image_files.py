@@ -18,7 +18,6 @@ import itertools
 import json
 import os
 import re
-import tarfile
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence, Set
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
@@ -90,7 +89,7 @@ def files(image: EngineImage, wanted: Set[str], note: Callable[[str], None]) -> 
         if store := _store(image):
             yield from _kept(image, *store, wanted)
             failure = "not each has its digest"
-    except (SlipwayError, BlobUnreadable, *MALFORMED) as error:
+    except (SlipwayError, BlobUnreadable, *layer.MALFORMED, *MALFORMED) as error:
         failure = str(error)
     if not wanted:
         return
@@ -150,8 +149,8 @@ def _container(image: EngineImage, mounts: Mapping[str, str]) -> Iterator[_Copie
         for name, folder in mounts.items()
     ]
     host = {"Mounts": volumes, "NetworkMode": "none", "AutoRemove": True}
-    wanted = {"Image": image.identity, "Cmd": ["-"], "HostConfig": host}
-    path = f"/containers/{image.engine.json('/containers/create', wanted)['Id']}"
+    settings = {"Image": image.identity, "Cmd": ["-"], "HostConfig": host}
+    path = f"/containers/{image.engine.json('/containers/create', settings)['Id']}"
 
     @contextmanager
     def copied(name: str) -> Iterator[Iterator[ImageFile]]:
@@ -178,7 +177,7 @@ def _members(stream: IO[bytes]) -> Iterator[ImageFile]:
 
 def _archive(split: bytes, contents: Iterator[ImageFile]) -> Iterator[bytes]:
     """Yield the archive of a layer, by what tar-split kept of it and the contents of its files."""
-    with suppress(BlobUnreadable, OSError, EOFError, tarfile.TarError, *MALFORMED):
+    with suppress(BlobUnreadable, *layer.MALFORMED, *MALFORMED):
         lines = gzip.GzipFile(fileobj=io.BytesIO(split))
         while line := lines.readline(_LONGEST):
             entry = json.loads(line)
