@@ -21,14 +21,13 @@ from cli.export.bake import copy_contexts
 from cli.export.output import replacing
 from containers.dockerfile.expansion import expand
 from containers.dockerfile.instructions import HEREDOC, Instruction, parse, split_words
+from containers.dockerfile.stages import REMOTE, declarations
 from containers.errors import SlipwayError, one_line
 from stacks.identity import staged_context
 from stacks.plan import Plan, PlannedImage
 
 FILES: Final = "files"
 """The folder beside the Dockerfile that has a folder for each image's files."""
-_REMOTE: Final = re.compile(r"https?://|(?i:git|ssh)://|[A-Za-z0-9_-]+@[A-Za-z0-9.-]+:")
-"""How a source of ``ADD`` begins that is no path in the context."""
 
 
 def write(planned: Plan, name: str, output: Path, root: Path, *, force: bool) -> list[str]:
@@ -137,10 +136,9 @@ class _Converter:
 
     def _declare(self, instruction: Instruction) -> None:
         """Note a global argument. Another image may have another one of its name, so none stays global."""
-        for word in self._words(instruction):
-            name, equals, default = word.partition("=")
+        for name, default in declarations(instruction, self._file.escape):
             value = self._given.get(name)
-            if value is None and equals:
+            if value is None and default is not None:
                 value = expand(default, self._globals, escape=self._file.escape, complete=True)
             self._globals[name] = value
 
@@ -184,7 +182,7 @@ class _Converter:
             )
             return replace(instruction, flags=flags)
         sources = [word for word in instruction.words[:-1] if not HEREDOC.fullmatch(word)]
-        local = [word for word in sources if instruction.keyword == "COPY" or not _REMOTE.match(word)]
+        local = [word for word in sources if instruction.keyword == "COPY" or not REMOTE.match(word)]
         if not local:
             return instruction
         if instruction.keyword == "ADD" or len(local) < len(instruction.words) - 1:

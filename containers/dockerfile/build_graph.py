@@ -14,6 +14,7 @@ import json
 import posixpath
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any, Final
@@ -23,17 +24,21 @@ from containers.dockerfile.instructions import HEREDOC, Dockerfile, Instruction,
 from containers.dockerfile.stages import (
     DECLARED,
     FRONTEND,
+    MOST_EXPANDED,
+    NAMES,
     REMOTE,
     Reach,
     builtin,
     declarations,
+    number,
     pairs,
+    too_long,
+    within,
 )
 from containers.platform_name import normal
 from containers.registry.reference import Reference
 
 _UNKNOWN: Final = re.compile("\0[^\0]*\0")
-_NAMES: Final = re.compile(r"\$\{?(\w+)")
 _PORTS: Final = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?(?:/((?i:tcp|udp|sctp)))?")
 _COMMAND: Final = re.compile(r"(?i:CMD)[ \t]+(.*)", re.DOTALL)
 _FILLED: Final = {"BUILDPLATFORM", "BUILDOS", "BUILDARCH"}
@@ -53,6 +58,8 @@ _DEFAULT_FLAGS: Final = {
 """Flags that say a default, and other forms of a switch (``instructions/bflag.go:186``)."""
 _OPTIONS: Final = {"src": "source", "dst": "target", "destination": "target", "ro": "readonly", "rw": "readwrite"}
 """Other names of a mount's options (``instructions/commands_runmount.go``)."""
+_UNSORTED: Final = ("secret", "ssh")
+"""Types of mounts that BuildKit leaves in their order, behind those that it sorts."""
 
 
 def graph(reach: Reach, target: str, arguments: Mapping[str, str], platform: str) -> str:
@@ -90,7 +97,8 @@ class _Stage:
         user: whom steps run as; None for the parent's.
         values: variables by name, with those of ``ARG``.
         environment: those of the image, in the order in which each is set first (``convert.go``, ``addEnv``).
-        order: those of a step, in the order in which each is set last (``client/llb/meta.go``, ``EnvList``). The empty
+        order: the hash of each that a step has, in the order in which each is set last (``client/llb/meta.go``,
+            ``EnvList``): a step has all of them, and a value may be long. The empty
             name stands for the parent image's own; its value has those that the image had when the stage began.
         shell: of ``SHELL``; None for the parent's.
         commanded: whether the stage has a ``CMD``, which an ``ENTRYPOINT`` then leaves.
@@ -111,10 +119,11 @@ class _Stage:
     def child(self) -> _Stage:
         """Return the start of a child. It sets the variables of the image again, the parent image's own too."""
         order = {name: value for name, value in self.order.items() if name and name not in self.environment}
-        known = self.complete and "PATH" not in order
-        inherited = {name: value if known else _unknown("inherited", name, value) for name, value in order.items()}
-        values = {**(self.values if self.complete else {}), **inherited, **self.environment}
-        order |= {"": list(self.environment.items())}
+        values = dict(self.values) if self.complete else {}
+        if not self.complete or "PATH" in order:
+            values |= {name: _unknown("inherited", name, value) for name, value in order.items()}
+        values |= self.environment
+        order |= {"": [(name, _hash(value)) for name, value in self.environment.items()]}
         return replace(
             self,
             values=values,
@@ -128,7 +137,7 @@ class _Stage:
         """Set a variable for the steps that follow."""
         self.values[name] = value
         self.order.pop(name, None)
-        self.order[name] = value
+        self.order[name] = _hash(value)
 
     def variables(self) -> list[Any]:
         """Return the variables of a step. One that is set after the start of the stage has its place there."""
@@ -157,6 +166,7 @@ class _Graph:
         }
         self._stages: list[_Stage] = []
         self._names: dict[str, _Stage] = {}
+        self._expanded = 0
         self._frontend: list[Any] = [
             [name, value] for name, value in sorted(arguments.items()) if FRONTEND.fullmatch(name)
         ]
@@ -194,14 +204,12 @@ class _Graph:
 
     def _image(self, name: str, platform: str = "") -> str:
         """Return the step of an image, with its registry and tag written out."""
-        try:
+        with suppress(ValueError):  # the engine refuses what is no reference
             reference = Reference.parse(name)
             tag = reference.tag or ("" if reference.digest else "latest")
             name = str(replace(reference.in_full, tag=tag))
-        except ValueError:
-            pass  # the engine says so
-        platform = "" if "\0" not in platform and normal(platform) == self._platform else platform
-        return _hash("image", name, platform if "\0" in platform else normal(platform))
+        platform = platform if "\0" in platform else normal(platform)
+        return _hash("image", name, "" if platform == self._platform else platform)
 
     def _from(self, name: str) -> str:
         """Return the last step of a stage, or an image."""
@@ -224,17 +232,12 @@ class _Graph:
 
     def _dispatch(self, each: Instruction, stage: _Stage) -> None:
         match each.keyword:
-            case "ENV" | "LABEL":
-                values = [
-                    (self._value(name, stage), self._value(value, stage))
-                    for name, value in pairs(each, self._dockerfile.escape)
-                ]  # each of them reads what was before all of them
-                for name, value in values:
-                    if each.keyword == "ENV":
-                        stage.environment[name] = value
-                        stage.set(name, value)
-                    else:
-                        stage.config.setdefault("Labels", {})[name] = value
+            case "ENV":
+                for name, value in self._pairs(each, stage):
+                    stage.environment[name] = value
+                    stage.set(name, value)
+            case "LABEL":
+                stage.config.setdefault("Labels", {}).update(self._pairs(each, stage))
             case "RUN":
                 self._run(each, stage)
             case "COPY" | "ADD":
@@ -259,7 +262,8 @@ class _Graph:
                 stage.commanded = True
             case "ENTRYPOINT":
                 config["Entrypoint"] = stage.command(each.rest)
-                config |= {} if stage.commanded else {"Cmd": None}
+                if not stage.commanded:
+                    config["Cmd"] = None
             case "EXPOSE" | "VOLUME":
                 words = [self._value(word, stage) for word in each.words]
                 words = [port for word in words for port in _ports(word)] if each.keyword == "EXPOSE" else words
@@ -268,8 +272,17 @@ class _Graph:
                 config["Healthcheck"] = _healthcheck(each)
             case "ONBUILD":
                 config["OnBuild"] = [*config.get("OnBuild", []), each.rest, *each.heredocs]
+            case "STOPSIGNAL":
+                config[each.keyword] = self._value(each.rest, stage)
             case _:
-                config[each.keyword] = self._value(each.rest, stage) if each.keyword == "STOPSIGNAL" else each.rest
+                config[each.keyword] = each.rest
+
+    def _pairs(self, each: Instruction, stage: _Stage) -> list[tuple[str, str]]:
+        """Return names with values. Each of them reads what was before all of them."""
+        return [
+            (self._value(name, stage), self._value(value, stage))
+            for name, value in pairs(each, self._dockerfile.escape)
+        ]
 
     def _value(self, word: str, stage: _Stage) -> str:
         """Return a word's value, with what is not known as a text of its own."""
@@ -287,13 +300,17 @@ class _Graph:
 
         escape = self._dockerfile.escape
         try:
-            return expand(word, stage.values, escape=escape, complete=True, unknown=unknown)
+            value = expand(word, stage.values, escape=escape, complete=True, unknown=unknown)
         except ExpansionError:
             return self._text(word, stage)
+        self._expanded += len(value)
+        if self._expanded > MOST_EXPANDED:
+            raise too_long(self._dockerfile)
+        return value
 
     def _text(self, text: str, stage: _Stage) -> str:
         """Return what stands for a text in which BuildKit replaces variables by rules of its own."""
-        read = [[name, stage.values.get(name)] for name in sorted(set(_NAMES.findall(text)))]
+        read = [[name, stage.values.get(name)] for name in sorted(set(NAMES.findall(text)))]
         return _unknown("text", text, self._dockerfile.escape, read)
 
     def _run(self, each: Instruction, stage: _Stage) -> None:
@@ -305,10 +322,10 @@ class _Graph:
                 # a file has the document's name only if it begins with `#!`
                 command = stage.command(_document(each.heredocs[0], chomped=script[1] == "<<-"))
         mounts = [self._mount(flag, stage) for flag in each.flags if flag.startswith("--mount=")]
-        sortable = [it for it in mounts if it["type"] not in ("secret", "ssh")]
+        sortable = [it for it in mounts if it["type"] not in _UNSORTED]
         if not any("\0" in it["target"] for it in sortable):
             sortable.sort(key=lambda it: it["target"])  # client/llb/exec.go:145
-        others = [it for it in mounts if it not in sortable]
+        others = [it for it in mounts if it["type"] in _UNSORTED]
         flags = [flag for flag in each.flags if not flag.startswith("--mount=") and flag not in _DEFAULT_FLAGS]
         stage.add("run", command, stage.variables(), stage.folder, stage.user, [sortable, others], flags)
 
@@ -325,7 +342,7 @@ class _Graph:
                 name, value = "readonly", {"true": "false", "false": "true"}.get(value, value)
             options[name] = value
         kind = options["type"] = options.get("type", "bind").lower()
-        if kind in ("secret", "ssh"):
+        if kind in _UNSORTED:
             return {name: value for name, value in options.items() if (name, value) != ("required", "false")}
         target = options.get("target", "")
         options["target"] = _moved(target, stage.folder)
@@ -349,10 +366,9 @@ class _Graph:
                 value = self._value(value, stage)
                 flag = f"{name}={value.lstrip('0') if name == '--chmod' and re.fullmatch('0*[0-7]+', value) else value}"
             flags += [flag] if flag and name != "--from" else []
-        origin = each.flag("from") or None
+        origin, place = each.flag("from") or None, number(each)
         if origin is not None:
-            number = re.fullmatch("[+-]?[0-9]+", origin)
-            origin = self._stages[int(origin)].step if number else self._from(origin)
+            origin = self._from(origin) if place is None else self._stages[place].step
         *words, target = each.words
         sources: list[Any] = []
         documents = iter(each.heredocs)
@@ -373,7 +389,7 @@ class _Graph:
         content = _document(text, chomped=bool(document["chomp"]))
         if name != document["name"]:
             return [name, content]
-        if _PLAIN_TEXT.fullmatch(content) and stage.values.keys() >= set(_NAMES.findall(content)):
+        if _PLAIN_TEXT.fullmatch(content) and stage.values.keys() >= set(NAMES.findall(content)):
             return [name, _VARIABLE.sub(lambda it: stage.values[it[1] or it[2]], content)]
         return [name, self._text(content, stage)]
 
@@ -408,7 +424,7 @@ def _target(path: str, folder: str) -> str:
 
 def _path(path: str) -> str:
     """Return a path from the root of what it is copied from."""
-    return path if "\0" in path else posixpath.normpath(f"/{path}").lstrip("/")
+    return path if "\0" in path else within(path)
 
 
 def _ports(text: str) -> Sequence[str]:

@@ -42,7 +42,7 @@ def expand(
         variables: values by name; None for one that only the build knows.
         escape: the Dockerfile's escape character.
         complete: whether a variable without an entry is unset; the parent image may set it otherwise.
-        unknown: asked for each variable.
+        unknown: returns what stands for a variable; None to take its value.
 
     Raises:
         ExpansionError: a value is not known before the build, the values are too long, or the word uses a form other
@@ -50,7 +50,7 @@ def expand(
     """
     if not _MEANING.search(word):
         return word
-    return _Lexer(word, escape, variables, unknown, complete=complete).result()
+    return _Lexer(word, escape, variables, complete=complete, unknown=unknown).result()
 
 
 def raw_words(text: str) -> list[str]:
@@ -61,7 +61,7 @@ def raw_words(text: str) -> list[str]:
     Raises:
         ExpansionError: a quote or a brace is not closed, or ``${`` begins no variable.
     """
-    lexer = _Lexer(text, "\\", None, lambda *_: None, complete=True)
+    lexer = _Lexer(text, "\\", None, complete=True)
     lexer.result()
     return lexer.words + ([lexer.word] if lexer.word else [])
 
@@ -70,7 +70,13 @@ class _Lexer:
     """Reads a text once. Without ``variables``, it leaves variables, quotes and escape characters as they are."""
 
     def __init__(
-        self, text: str, escape: str, variables: Mapping[str, str | None] | None, unknown: Unknown, *, complete: bool
+        self,
+        text: str,
+        escape: str,
+        variables: Mapping[str, str | None] | None,
+        *,
+        complete: bool,
+        unknown: Unknown = lambda *_: None,
     ) -> None:
         self.words: list[str] = []
         self.word = ""

@@ -44,12 +44,13 @@ _AT_COMMIT = re.compile(r"(?:https?://[^#?]+\.git|(?!https?://)[^#?]+)#[0-9a-f]{
 follows ``#`` (``dfgitutil/git_ref.go:98``)."""
 _CHECKSUM = re.compile(r"sha[0-9]+:[0-9a-f]{64,128}|[0-9a-f]{40,64}")
 """A whole checksum of a file or commit. Of a commit BuildKit takes a few digits too (``source/git/source.go:602``)."""
-_MOST_EXPANDED = 16 << 20
+MOST_EXPANDED = 16 << 20
 """Characters of all words of a Dockerfile with their variables replaced: each may use those before it twice."""
 _MOST_INHERITED = 1 << 22
 """Variables and sources that the stages and ``RUN`` of a Dockerfile have from what stands before them, together."""
 _STAGE_NAME = re.compile(r"[a-z][a-z0-9_.-]*")
-_NAMES = re.compile(r"\$\{?(\w+)")
+NAMES = re.compile(r"\$\{?(\w+)")
+"""Names of the variables that a text may read."""
 
 
 @dataclass(frozen=True)
@@ -291,7 +292,7 @@ class _Search:
             if names & {name for name, _ in declarations(instruction, self._dockerfile.escape)}:
                 outer.append(instruction)
                 for name, default in declarations(instruction, self._dockerfile.escape):
-                    names |= set(_NAMES.findall(default or "")) if name not in self._arguments else set()
+                    names |= set(NAMES.findall(default or "")) if name not in self._arguments else set()
         return outer[::-1], names
 
     def _read_arguments(self, instructions: Iterable[Instruction], names: Set[str]) -> dict[str, str | None]:
@@ -327,7 +328,7 @@ class _Search:
 
     def _renumbered(self, instruction: Instruction, reached: Sequence[int]) -> Instruction:
         """Return an instruction whose ``--from`` counts the reached stages alone."""
-        place = _number(instruction)
+        place = number(instruction)
         if place is None:
             return instruction
         flags = [
@@ -423,7 +424,7 @@ class _Search:
                 raise self._dockerfile.error(
                     instruction, f"--from={one_line(origin)}: BuildKit takes no variable; name a stage FROM it"
                 )
-            return self._depend(instruction, origin, index, _number(instruction))
+            return self._depend(instruction, origin, index, number(instruction))
         if instruction.rest.startswith("[") and '"' in instruction.rest and json_array(instruction.rest) is None:
             raise self._dockerfile.error(instruction, f"{one_line(instruction.rest)}: expected a JSON array of strings")
         had = 0
@@ -465,7 +466,7 @@ class _Search:
     def _add(self, instruction: Instruction, path: str, *, pattern: bool) -> int:
         if re.search("[\\\\\0\ud800-\udfff]", path):
             raise self._dockerfile.error(instruction, f"{one_line(path)}: a path with a backslash, or that no file has")
-        self._sources.append(Source(_within(path), pattern, instruction))
+        self._sources.append(Source(within(path), pattern, instruction))
         return 1 << len(self._sources) - 1
 
     def _fetch(self, instruction: Instruction, address: str, scope: _Scope) -> None:
@@ -501,14 +502,17 @@ class _Search:
     def _counted(self, word: str, scope: _Scope) -> str:
         value = expand(word, scope.variables, escape=self._dockerfile.escape, complete=scope.complete)
         self._expanded += len(value)
-        if self._expanded > _MOST_EXPANDED:
-            raise DockerfileError(
-                f"{self._dockerfile.path}: its variables have more than {_MOST_EXPANDED >> 20} MiB of text"
-            )
+        if self._expanded > MOST_EXPANDED:
+            raise too_long(self._dockerfile)
         return value
 
 
-def _within(path: str) -> str:
+def too_long(dockerfile: Dockerfile) -> DockerfileError:
+    """Return the error of a Dockerfile whose words have more than :data:`MOST_EXPANDED` characters."""
+    return DockerfileError(f"{dockerfile.path}: its variables have more than {MOST_EXPANDED >> 20} MiB of text")
+
+
+def within(path: str) -> str:
     """Return a path relative to the context. BuildKit takes `..` above the context for the context itself."""
     return posixpath.normpath(f"/{path}").lstrip("/")
 
@@ -521,7 +525,7 @@ def _places(bits: int) -> Iterator[int]:
         bits ^= lowest
 
 
-def _number(instruction: Instruction) -> int | None:
+def number(instruction: Instruction) -> int | None:
     """Return the place of the stage that an instruction's ``--from`` numbers; None if it has a name or none."""
     origin = instruction.flag("from") or ""
     return int(origin) if re.fullmatch("[+-]?[0-9]+", origin) else None
@@ -535,4 +539,4 @@ def _run(instruction: Instruction, had: int, scope: _Scope, sources: Sequence[So
 
 
 def _names(instruction: Instruction) -> set[str]:
-    return {name for text in (*instruction.flags, instruction.rest) for name in _NAMES.findall(text)}
+    return {name for text in (*instruction.flags, instruction.rest) for name in NAMES.findall(text)}
