@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Final
 
+from containers.dockerfile.context import IGNORE
 from containers.errors import SlipwayError
 from stacks.config.fetching.mirrors import MIRRORS_VARIABLE
 from stacks.identity import kept_commits, older_trees
@@ -35,7 +36,7 @@ BRANCH_VARIABLE = "SLIPWAY_BRANCH"
 _ABBREVIATION = 7
 _DECIDING: Final = re.compile(
     rf"{older_trees.DATA.pattern}|{rules.DECIDING.pattern}|(.+/)?{re.escape(archive.ATTRIBUTES)}"
-    rf"|{re.escape(record.FILE)}"
+    rf"|{re.escape(record.FILE)}|(.+/)?[^/]*{re.escape(IGNORE)}"
 )
 
 
@@ -196,10 +197,19 @@ def _last_equal(commits: Sequence[str], deciding: Set[str], is_newest: Callable[
 
 @functools.cache
 def _deciding(root: Path, head: str) -> Set[str]:
-    """Return the commits with a change of what decides an image besides the files of its context."""
-    log = git(root, "log", "--first-parent", "-m", "--relative", "--name-only", "--format=commit %H", head) or ""
+    """Return the commits with a change of what decides an image besides the files that its context has now.
+
+    A file that is gone, renamed or ignored was perhaps one of these.
+    """
+    options = ("--first-parent", "-m", "--relative", "--no-renames", "--name-status", "--format=commit %H")
+    log = git(root, "log", *options, head) or ""
     entries = [entry.split("\n") for entry in re.split("^commit ", log, flags=re.MULTILINE)[1:]]
-    return {commit for commit, *paths in entries if any(_DECIDING.fullmatch(path.strip('"')) for path in paths)}
+    changes = ((commit, [line.partition("\t") for line in lines if line]) for commit, *lines in entries)
+    return {
+        commit
+        for commit, lines in changes
+        if any(how == "D" or _DECIDING.fullmatch(path.strip('"')) for how, _, path in lines)
+    }
 
 
 @functools.cache

@@ -48,6 +48,23 @@ def test_revision_after_changed_or_deleted_file_moves(checkout: Checkout, first:
     assert checkout.revision() == checkout.git("rev-parse", "HEAD")[:7] != third
 
 
+@pytest.mark.parametrize("way", ["delete", "rename", "ignore"])
+def test_image_without_a_former_file_is_of_that_commit(checkout: Checkout, first: str, way: str) -> None:
+    """Others come before and after, which change nothing of it."""
+    script = "dockerfiles/torch/extra.sh"
+    checkout.commit(script, "true\n")
+    checkout.commit(DOCKERFILE, f"{BUILD}ENV A=b\n")
+    checkout.commit("dockerfiles/other/file.txt", "1\n")
+    if way == "ignore":
+        checkout.commit(f"{DOCKERFILE}.dockerignore", "**/extra.sh\n")
+    else:
+        checkout.git(*(("rm", script) if way == "delete" else ("mv", script, "stacks/extra.sh")))
+        checkout.git("commit", "-qam", way)
+    without = checkout.git("rev-parse", "HEAD")[:7]
+    checkout.commit("dockerfiles/other/file.txt", "2\n")
+    assert checkout.revision() == without != first
+
+
 def test_revision_after_another_stated_digest_moves(
     checkout: Checkout, first: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
