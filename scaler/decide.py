@@ -181,6 +181,7 @@ def decide(
     fleet = _fleet(now, rules, machines, runners, prepared)
     end = _endings(now, rules, fleet, prepared)
     free = fleet.free(end)
+    # A machine that is still starting may be for a job: only one that has been online is idle.
     idle_long = [each for each in free if each.id in fleet.settled and now - each.started > rules.idle]
     waiting, unassigned = _demand(now, rules, jobs, len(idle_long))
     if unassigned and len(fleet.staying) >= rules.most:
@@ -190,7 +191,7 @@ def decide(
     working = sum(machine.id in fleet.busy for machine in fleet.staying)
     idle = max(len(free), rules.least) if jobs is None else len(waiting) + rules.least
     target = min(working + idle, rules.most)
-    end |= _idle(now, rules, fleet, free, surplus=working + len(free) - target)
+    end |= _idle(free, idle_long, surplus=working + len(free) - target)
     free = fleet.free(end)
     hold, release = _held(fleet)
     complete = runners is not None and prepared is not None
@@ -276,12 +277,10 @@ def due(job: Job) -> float:
     return job.since if last is None else last + RETRY_SHARE * (last - job.since)
 
 
-def _idle(now: float, rules: Rules, fleet: _Fleet, free: Sequence[Machine], *, surplus: int) -> dict[str, str]:
+def _idle(free: Sequence[Machine], idle_long: Collection[Machine], *, surplus: int) -> dict[str, str]:
     """Return the oldest of the machines above the target that have been online without a job for long enough."""
     oldest = sorted(free, key=lambda machine: machine.started)[: max(surplus, 0)]
-    # A machine that is still starting may be for a job: only one that has been online is idle.
-    ended = [each for each in oldest if each.id in fleet.settled and now - each.started > rules.idle]
-    return {machine.id: "idle" for machine in ended}
+    return {machine.id: "idle" for machine in oldest if machine in idle_long}
 
 
 def _desired(

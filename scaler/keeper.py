@@ -90,6 +90,7 @@ class Keeper:
         self._hook = environment["HOOK"]
         self._metrics = environment["METRICS"]
         self._view: View | None = None
+        self._whole = True
         # Another thread may request machines meanwhile, for jobs that this round does not know.
         self._resizing = threading.Lock()
         self._raised: dict[str, int] = defaultdict(int)
@@ -139,13 +140,10 @@ class Keeper:
                 self._raised.clear()
                 self._view = view
                 self._act(decision, desired, groups, machines, runners or [], rows or Rows(), configured)
-            if rows:
-                if decision and decision.shortage:
-                    with refusal("note the shortage"):
-                        self._jobs.note_shortage(decision.shortage)
-                self._recheck(rows)
-                self._rerun(rows)
-            self._deliver_again()
+            if rows and decision and decision.shortage:
+                with refusal("note the shortage"):
+                    self._jobs.note_shortage(decision.shortage)
+            self._catch_up(rows)
             with refusal("explain"):
                 self._explain([job for job in waiting or () if job.unassigned_since is None])
             return decision
@@ -156,6 +154,15 @@ class Keeper:
                     self._report(status(time.time(), rules, waiting, machines, runners, prepared, self._refused))
                 with refusal("measure"):
                     self._measure({"LongestQueued": (waited, "Seconds"), "Queued": (len(waiting), "Count")})
+
+    def _catch_up(self, rows: Rows | None) -> None:
+        """Ask GitHub, in each minute, about jobs that wait for long or were lost, and for lost deliveries."""
+        if not self._whole:
+            return
+        if rows:
+            self._recheck(rows)
+            self._rerun(rows)
+        self._deliver_again()
 
     def _decide(self, view: View, waiting: Sequence[Job] | None) -> Decision:
         """Return what to do by what a round has read, for the jobs that wait now."""

@@ -54,8 +54,8 @@ def new(stack: str, values: tuple[str, ...], flavor: str | None, source: Path | 
         if terraform_values.is_terraform(source):
             translated, lines = terraform_values.terraform_values(source, chosen)
         else:
-            beside = chosen.get("runners", {})
-            translated, left = arc_values.arc_values(source, beside.get("profile", ""))
+            profile = chosen.get("runners", {}).get("profile", "")
+            translated, left = arc_values.arc_values(source, profile)
             lines = [f"not taken: {line}" for line in left]
         chosen = new_stack.merged(translated, chosen)
     if flavor is not None and chosen.setdefault("flavor", flavor) != flavor:

@@ -37,7 +37,6 @@ class VerifyParent(ImageAction):
     """Finds the digest of an image, and verifies that it has a signature of the signer."""
 
     triggers = ("ref", "signer", "annotations")
-    later = ("annotations",)
 
     def run_as(self, props: Mapping[str, Any], login: credentials.Login | None) -> dict[str, Any]:
         """Verify the signature; return the pulled reference and its signer.

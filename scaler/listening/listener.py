@@ -177,18 +177,12 @@ class ListeningKeeper(Keeper):
     def _listing(self) -> float:
         return min(super()._listing * _MINUTE / _SPACING, _MINUTE / _CALL_SECONDS)
 
-    def _recheck(self, rows: Rows) -> None:
-        if self._whole:
-            super()._recheck(rows)
-
     def _deliver_again(self) -> None:
-        if self._whole and self._source.webhook:
+        if self._source.webhook:
             super()._deliver_again()
 
     def _rerun(self, rows: Rows) -> None:
         """Find the jobs of the set that failed on a lost machine, and have them run again as those of the webhook."""
-        if not self._whole:
-            return
         for runner, repository, run in self._source.assigned.failed_on(rows.lost_runners):
             with refusal("find the job", runner=runner):
                 for job in self._github.jobs_of(repository, run):

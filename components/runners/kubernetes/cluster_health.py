@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 
 from components.runners.kubernetes import arc
 from components.runners.kubernetes.build_daemon import NAME
+from components.runners.kubernetes.isolation import LABELS
 from containers.errors import MALFORMED, one_line, printable
 from containers.image.gpu import kubectl, node_drivers
 from containers.image.gpu.kubectl import Item, Unanswered, UnknownKind, not_ready
@@ -99,7 +100,7 @@ def refusals(config: KubernetesRunnersConfig) -> list[str]:
 def _leaving(config: KubernetesRunnersConfig) -> Iterator[str]:
     """Refuse a namespace that is being deleted, and say what keeps it: each object would be refused there."""
     own = {config.namespace, config.jobs_namespace, config.build_namespace, config.controller_namespace}
-    for each in _items(config, "namespaces", "--selector=app.kubernetes.io/part-of=slipway"):
+    for each in _items(config, "namespaces", *(f"--selector={key}={value}" for key, value in LABELS.items())):
         name = each["metadata"]["name"]
         if name in own and each["metadata"].get("deletionTimestamp"):
             rows = each.get("status", {}).get("conditions", [])

@@ -189,6 +189,10 @@ class Binary:
         """Whether a loader reads it."""
         return self.kind in {"program", "library"}
 
+    def is_module(self, name: str) -> bool:
+        """Return whether Python can import the file as a module of that name."""
+        return symbol_hash(f"PyInit_{name}".encode()) in self.defined
+
 
 def read(file: IO[bytes], size: int, start: bytes = b"") -> Binary:
     """Read an ELF file of ``size`` bytes from a stream, whose ``start`` is read; a malformed one has a ``problem``.
@@ -401,7 +405,7 @@ class _Tables:
         wide = self._file.wide
         layout = struct.Struct(self._file.order + ("IBBHQQ" if wide else "IIIBBH"))
         address = self.entries.value(SYMTAB)
-        table = self._memory.read(address, self.entries.count_symbols() * layout.size)
+        table = self._memory.read(address, self.entries.symbol_count * layout.size)
         strings = self._strings(table, layout)
         end = strings.find
         part = layout.size * _AT_ONCE

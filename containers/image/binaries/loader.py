@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
-from typing import ClassVar, Final, NamedTuple, cast
+from typing import Final, NamedTuple, cast
 
 from containers.image.binaries import loader_config
 from containers.image.binaries.contents import Contents
@@ -124,8 +124,6 @@ class Loader:
         machine: what its programs run on.
         level: the level of the processor, a key of ``CAPABILITIES``.
     """
-
-    _IS_GLIBC: ClassVar = True
 
     def __init__(self, contents: Contents, machine: ElfMachine, level: str = DEFAULT_LEVEL) -> None:
         self._contents = contents
@@ -338,11 +336,15 @@ class Loader:
         if binary is None:
             what = "a folder" if entry is None or entry.kind == "directory" else "no ELF file"
             return Place(name, path, None, f"{name} is {what}")
-        if problem := binary.problem or (binary.of_glibc if self._IS_GLIBC else ""):
+        if problem := self._problem(binary):
             return Place(name, path, None, f"{name} cannot be loaded: {problem}")
         if binary.machine != self.machine:
             return None
         return Place(name, path, binary) if binary.loaded else Place(name, path, None, f"{name} is no library")
+
+    def _problem(self, binary: Binary) -> str:
+        """Return why this loader takes no such file; empty if it does."""
+        return binary.problem or binary.of_glibc
 
     def _cached(self, name: str, by: Loaded) -> Place | None:
         """Return the file that the cache has for a name: of the best folder below ``glibc-hwcaps``, or the first."""

@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from containers.image.binaries.elf_file import AARCH64, ARM, I386, X86_64, ElfMachine
+from containers.image.binaries.elf_file import AARCH64, ARM, I386, X86_64, Binary, ElfMachine
 from containers.image.binaries.loader import Loaded, Loader, Missing, Place, Process
 
 _ARCHITECTURES: Final[Mapping[ElfMachine, str]] = {X86_64: "x86_64", AARCH64: "aarch64", I386: "i386", ARM: "armhf"}
@@ -32,8 +32,6 @@ class MuslLoader(Loader):
     no folders by processor. `LD_LIBRARY_PATH` comes before all RPATH, which is RUNPATH, and each is inherited.
     """
 
-    _IS_GLIBC = False
-
     def _configure(self) -> None:
         architecture = _ARCHITECTURES.get(self.machine, "")
         self.place = self._open(f"/lib/ld-musl-{architecture}.so.1") if architecture else None
@@ -42,6 +40,9 @@ class MuslLoader(Loader):
         self._environment = self._divided(self._contents.environment.get("LD_LIBRARY_PATH", ""))
         preloaded = re.split(r"[\s:]", self._contents.environment.get("LD_PRELOAD", ""))
         self.preloaded = tuple(dict.fromkeys(filter(None, preloaded)))
+
+    def _problem(self, binary: Binary) -> str:
+        return binary.problem
 
     @property
     def present(self) -> bool:

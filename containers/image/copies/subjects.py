@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from containers.image.binaries.contents import Contents
-from containers.image.binaries.elf_file import symbol_hash
 from containers.image.copies.families import Opened, table
 from containers.image.copies.processes import Processes, Root
 from containers.image.owners.package_folders import Environment, PackageFolders
@@ -97,11 +96,7 @@ def _is_opened(contents: Contents, folders: PackageFolders, path: str, environme
         return not tagged["version"] or tagged["version"] == environment.version.replace(".", "")
     name = posixpath.basename(path)
     binary = contents.binaries[path]
-    return (
-        name.endswith(".so")
-        and not binary.soname.startswith("lib")
-        and (symbol_hash(f"PyInit_{name.removesuffix('.so')}".encode()) in binary.defined)
-    )
+    return name.endswith(".so") and not binary.soname.startswith("lib") and binary.is_module(name.removesuffix(".so"))
 
 
 def _opened(contents: Contents, folders: PackageFolders, path: str, environment: Environment) -> Opened | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -231,7 +232,7 @@ class Dynamic:
         """Return the numbers of the symbols that relocations name."""
         names = rows.cast("I")
         used = set(names[3::6])
-        if max(used) >= (count := self.count_symbols()):
+        if max(used) >= (count := self.symbol_count):
             pairs = zip(names[3::6], names[2::6], strict=True)
             used = {number for number, kind in pairs if kind not in machine.without}
             if max(used, default=0) >= count:
@@ -285,8 +286,9 @@ class Dynamic:
             if not self._finds(self.memory.text(self.value(STRTAB) + name)):
                 raise Unloadable(f"malformed: its table of hashes lacks its own symbol {self.text(name)}")
 
-    def count_symbols(self) -> int:
-        """Return the number of symbols: of the section at their address, or else as the hash tables have it."""
+    @cached_property
+    def symbol_count(self) -> int:
+        """The number of symbols: of the section at their address, or else as the hash tables have it."""
         address, size = self.value(SYMTAB), _ENTRY if self._wide else 16
         for section in self._file.sections:
             if section.kind == SYMBOLS and section.address == address:

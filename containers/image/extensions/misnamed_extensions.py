@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 from containers.image.binaries.contents import Contents
-from containers.image.binaries.elf_file import AARCH64, ARM, I386, X86_64, ElfMachine, symbol_hash
+from containers.image.binaries.elf_file import AARCH64, ARM, I386, X86_64, ElfMachine
 
 _EXTENSION: Final = re.compile(
     r"(?P<module>(?:.*/)?(?P<name>[^/.]+))\.(?:abi3|cpython-3(?P<minor>\d+)(?P<flags>[mt]?)-(?P<platform>[^/.]+))\.so"
@@ -87,4 +87,4 @@ def _reason(contents: Contents, path: str, match: re.Match[str]) -> str:
     if binary.kind != "program":
         return "it is an object file" if binary.kind == "other" else "it has no dynamic segment"
     # An extension that can be run has an interpreter too.
-    return "" if symbol_hash(f"PyInit_{match['name']}".encode()) in binary.defined else "it is a program"
+    return "" if binary.is_module(match["name"]) else "it is a program"

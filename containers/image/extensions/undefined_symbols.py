@@ -133,7 +133,7 @@ class UndefinedSymbols:
 
     def _is_extension(self, path: str, match: re.Match[str]) -> bool:
         is_own = match["minor"] is None or match["version"] == f"3.{match['minor']}"
-        return is_own and symbol_hash(f"PyInit_{match['module']}".encode()) in self._binaries[path].defined
+        return is_own and self._binaries[path].is_module(match["module"])
 
     def _undefined_by(
         self, definers: Iterable[str], paths: Iterable[str], pattern: re.Pattern[bytes]

@@ -49,6 +49,10 @@ _KINDS: Final[Mapping[bytes, str]] = {
     tarfile.BLKTYPE: "device",
     tarfile.FIFOTYPE: "fifo",
 }
+_TYPES: Final = {tarfile.REGTYPE, tarfile.AREGTYPE, *_KINDS}
+_NUMBERS: Final = {"size", "uid", "gid"}
+"""Numbers of a file in an extended header."""
+_NUMBER: Final = re.compile(r"[+-]?\d{1,19}", re.ASCII)
 
 
 class Entry(NamedTuple):
@@ -134,6 +138,8 @@ def members(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
         cast("Any", archive).pax_headers = {}  # and a global header for all entries after it, which engines do not
         if member.size < 0:
             raise tarfile.ReadError(f"a file of {member.size} bytes")
+        if member.type not in _TYPES:
+            raise tarfile.ReadError(f"a file of type {member.type!r}, which no engine unpacks")
         _check_records(member)
         yield member
 
@@ -147,17 +153,11 @@ def _check_records(member: tarfile.TarInfo) -> None:
         ReadError: a number is none, or a name has a zero byte.
     """
     records = member.pax_headers
-    if member.type not in {tarfile.REGTYPE, tarfile.AREGTYPE, *_KINDS}:
-        raise tarfile.ReadError(f"a file of type {member.type!r}, which no engine unpacks")
     for name in _NUMBERS.intersection(records):
         if not _NUMBER.fullmatch(records[name]):
             raise tarfile.ReadError(f"{name} {one_line(records[name])!r} in an extended header, expected a number")
     if records and "\0" in f"{member.name}{member.linkname}":
         raise tarfile.ReadError(f"a zero byte in the name {one_line(member.name)!r}")
-
-
-_NUMBERS: Final = {"size", "uid", "gid"}
-_NUMBER: Final = re.compile(r"[+-]?\d{1,19}", re.ASCII)
 
 
 class Header(tarfile.TarInfo):

@@ -19,7 +19,7 @@ from packaging.utils import canonicalize_name
 
 from containers import budget
 from containers.image.binaries.contents import Contents
-from containers.image.binaries.elf_file import PLATFORM_MACHINES, ElfMachine, symbol_hash
+from containers.image.binaries.elf_file import PLATFORM_MACHINES, ElfMachine
 from containers.image.binaries.loading import Fault, exceptions
 from containers.image.extensions.misnamed_extensions import named_for
 from containers.image.extensions.numpy_api import NumpyBuild
@@ -101,10 +101,11 @@ def _foreign(contents: Contents, folders: PackageFolders) -> Iterator[Contradict
     for path, built in extensions.items():
         budget.check()
         environments = folders.of(path)
-        starts = symbol_hash(f"PyInit_{built['name']}".encode()) in contents.binaries[path].defined
-        if not environments or not starts or path.startswith(f"{SHARED}/"):
+        if not environments or path.startswith(f"{SHARED}/"):
             continue
         if any(environment.version == release(built) for environment in environments):
+            continue
+        if not contents.binaries[path].is_module(built["name"]):
             continue
         module, version = built["module"], environments[0].version
         others = (f"{module}{suffix}" for suffix in (".py", ".abi3.so", ".so"))

@@ -14,7 +14,6 @@ from tests.helpers.every import every
 from tests.helpers.image_files import BASE, SITE, Files, image
 
 PROGRAM = elf(interpreter=LOADER)
-STATIC = elf(machine=183)
 APP: Files = {
     "usr/bin/env": PROGRAM,
     "usr/bin/tini": PROGRAM,
