@@ -10,9 +10,9 @@ from typing import Any
 
 import boto3
 import pytest
-from moto.server import ThreadedMotoServer
 
 from tests.engine.project import Project
+from tests.fakes.aws.served import aws
 from tests.provider.conftest import Registry, private_registry
 from tests.provider.plugin import CHECKOUT
 
@@ -32,11 +32,8 @@ NO_SIGN: dict[str, Any] = {"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""}
 @pytest.fixture(scope="session")
 def moto() -> Iterator[str]:
     """The address of an AWS of our own."""
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
+    with aws() as address:
+        yield address
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,6 @@ from typing import Any
 import boto3
 import pytest
 import requests
-from moto.server import ThreadedMotoServer
 
 from cli.github import publishing_setup
 from cli.github.publishing_setup import repository_of, steps
@@ -26,6 +25,7 @@ from stacks.config.registries.ecr import EcrRegistryConfig
 from stacks.config.registries.gar import GarRegistryConfig
 from stacks.config.stack_file import ROOT
 from tests.fakes import google
+from tests.fakes.aws.served import aws
 from tests.fakes.cloud_commands import clouds
 from tests.fakes.google import ACCOUNT, CLAIMS, FOREIGN, POOL, admits
 from tests.helpers.json_shape import differing
@@ -38,10 +38,8 @@ PROVIDER = "awskms://alias/pulumi?region=eu-west-1"
 @pytest.fixture(scope="module")
 def in_aws() -> Iterator[str]:
     """The address of an AWS. Each takes half a second to end."""
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    yield "http://{}:{}".format(*server.get_host_and_port())
-    server.stop()
+    with aws() as address:
+        yield address
 
 
 @pytest.fixture
