@@ -56,7 +56,7 @@ _UNKNOWN_TEXTS: Final = frozenset(
 
 _MESSAGE_BYTES: Final = 400 * 1024 * 1024
 """Largest message, as in the engine and the SDKs."""
-_LAST_SECONDS: Final = 2
+_LAST_SECONDS: Final = 10
 """How long a process that ends lets its calls remove what they have in a Docker engine, such as a container."""
 _THREADS: Final = 1024
 """Upper bound of calls in progress. Threads start as they are needed; `Cancel` must always find one free."""
