@@ -133,10 +133,9 @@ def test_claim_that_no_node_can_grant_is_refused(given: dict[str, Any], line: st
 def test_changed_claim_is_made_anew(kind: str, values: dict[str, Any]) -> None:
     """The API server changes none in place (kubernetes/api v0.35.7, resource/v1/types.go:749 and :1865)."""
     options: dict[str, Any] = {}
-    key = ("resource.k8s.io/v1", kind)
     (claim,) = isolation.gpu_claims(runners(**values), "n")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(objects.KINDS, key, lambda _, opts, **body: options.update(body, opts=opts))
+        patch.setattr(f"pulumi_kubernetes.resource.v1.{kind}", lambda _, opts, **body: options.update(body, opts=opts))
         objects.declare("runners", claim, pulumi.ResourceOptions())
     assert options["opts"].replace_on_changes == ["spec"]
     assert options["opts"].delete_before_replace

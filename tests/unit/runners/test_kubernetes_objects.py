@@ -307,8 +307,8 @@ def test_priority_class_is_low_and_replaced_on_changes(
     priority = isolation.builds_priority(runners())
     assert -10 <= priority["value"] < 0  # below -10 Cluster Autoscaler starts no node, and ends pods with theirs
     options: dict[str, Any] = {}
-    key = ("scheduling.k8s.io/v1", "PriorityClass")
-    monkeypatch.setitem(objects.KINDS, key, lambda _, opts, **body: options.update(body, opts=opts))
+    kind = "pulumi_kubernetes.scheduling.v1.PriorityClass"
+    monkeypatch.setattr(kind, lambda _, opts, **body: options.update(body, opts=opts))
     objects.declare("runners", priority, pulumi.ResourceOptions())
     assert set(options["opts"].replace_on_changes) == {"value", "preemptionPolicy"}  # the API server changes neither
     assert options["opts"].delete_before_replace
