@@ -51,9 +51,7 @@ def _tell(engine: Engine, name: Reference, digest: str, login: credentials.Login
 
     What is built on the image finds it there. An engine that does not take it pulls the image when it has to.
     """
-    given = login or credentials.Login(name.host, "", "")
-    account = {"username": given.username, "password": given.password, "identitytoken": given.identity_token}
-    headers = {"X-Registry-Auth": json_header({**account, "serveraddress": name.host})}
+    headers = {"X-Registry-Auth": json_header((login or credentials.Login(name.host, "", "")).auth_config)}
     query = {"fromImage": name.repository, "tag": digest}
     with (
         suppress(SlipwayError),

@@ -26,6 +26,17 @@ class Login:
     password: str = field(repr=False)
     identity_token: str = field(default="", repr=False)
 
+    @property
+    def auth_config(self) -> dict[str, str]:
+        """What the engine's API calls an AuthConfig, without what is empty."""
+        values = {
+            "username": self.username,
+            "password": self.password,
+            "serveraddress": self.host,
+            "identitytoken": self.identity_token,
+        }
+        return {key: value for key, value in values.items() if value}
+
     def applies_to(self, reference: str) -> bool:
         """Return whether a reference names an image of this registry."""
         return covering([self.host], reference) is not None

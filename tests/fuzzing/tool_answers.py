@@ -21,13 +21,13 @@ from containers.engine.engine import Engine
 from containers.errors import SlipwayError
 from containers.evidence.vulnerabilities import grype, scan_record, verdict
 from containers.image.gpu import node_drivers
+from containers.registry.credentials import Login
 from containers.registry.logins import azure_login, google_login
 from stacks.config.gates.vulnerabilities import VulnerabilitiesConfig
 from stacks.config.kubernetes import KubernetesRunnersConfig
 from tests.fakes.vulnerability_scanner import REPORT
 from tests.fuzzing import network_answers
 from toolchain.provider import build, image_name
-from toolchain.provider.docker_api.docker_config import Credential
 from toolchain.provider.docker_api.protos import StatusResponse
 from toolchain.provider.docker_api.push_progress import BuildLog, follow
 from toolchain.provider.provider_base import Operation
@@ -63,7 +63,7 @@ _ENGINE = Engine(Address("tcp://engine.example"))
 
 def _work() -> Any:
     image: Any = SimpleNamespace(name=_NAME)
-    keychain: Any = SimpleNamespace(for_host=lambda _: Credential())
+    keychain: Any = SimpleNamespace(for_host=lambda _: Login("", "", ""))
     display: Any = _Display()
     return build._Work(image, _ENGINE, keychain, display, Operation(), {})
 

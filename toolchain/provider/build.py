@@ -19,11 +19,10 @@ from urllib.parse import urlsplit
 from containers.dockerfile import failed_step
 from containers.dockerfile.context import ignore_patterns
 from containers.engine import image_files, zstd_push
-from containers.engine.engine import Engine, EngineError, Query, Silent
+from containers.engine.engine import Engine, EngineError, Query, Silent, json_header
 from containers.engine.image_files import EngineImage
 from containers.engine.pushed_layers import FOLDER
 from containers.errors import SlipwayError, engine_advice
-from containers.registry.credentials import Login
 from containers.registry.reference import Reference
 from toolchain.provider import build_reach, image_name
 from toolchain.provider.build_context import matcher, resolve_links
@@ -311,9 +310,8 @@ class _Work:
         The engine then pulls it by its digest, of which it has all but the manifest: what is built on the image finds
         it there. With containerd's store an engine would pull all of it, so that it does when it has to.
         """
-        credential = self.keychain.for_host(name.host)
-        given = (credential.username, credential.password, credential.identity_token)
-        login = Login(name.host, *given) if any(given[1:]) else None
+        known = self.keychain.for_host(name.host)
+        login = replace(known, host=name.host) if known.password or known.identity_token else None
         image = EngineImage.held(image_id, self.engine, self.operation.ending)
         try:
             digest, config, delays = zstd_push.push(image, str(name), level, login, FOLDER, self._progress)
@@ -337,14 +335,14 @@ class _Work:
 
     def _transfer(self, name: Reference, path: str, query: Query) -> str:
         """Pull or push with the credentials of the image's own registry; return the digest of a push."""
-        headers = {"X-Registry-Auth": self.keychain.for_host(name.host).header()}
+        headers = {"X-Registry-Auth": json_header(self.keychain.for_host(name.host).auth_config)}
         with self.engine.request("POST", path, query=query, headers=headers, ending=self.operation.ending) as response:
             return push_progress.follow(response.messages(), self.display.status)
 
     def _login(self, host: str) -> tuple[str, str]:
         """Return the credentials for a registry that BuildKit asks for."""
-        credential = self.keychain.for_host(host)
-        return credential.username, credential.identity_token or credential.password
+        login = self.keychain.for_host(host)
+        return login.username, login.identity_token or login.password
 
 
 def _is_text(value: object) -> TypeGuard[str]:

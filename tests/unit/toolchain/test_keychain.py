@@ -65,7 +65,7 @@ def test_keychain_with_login_of_program_runs_no_helper(docker_config: Path) -> N
 
 
 def test_keychain_without_push_runs_no_helper(docker_config: Path) -> None:
-    assert not Keychain(image(RegistryInputs(server=HOST), skip_push=True)).for_host(HOST).payload()
+    assert not Keychain(image(RegistryInputs(server=HOST), skip_push=True)).for_host(HOST).auth_config
     assert not docker_config.with_name("calls").exists()
 
 
@@ -91,7 +91,7 @@ def test_keychain_password_is_for_its_own_registry_alone() -> None:
     keychain = Keychain(image(RegistryInputs(server=HOST, username="me", password="hunter2")))
     assert keychain.for_host(HOST).password == "hunter2"
     for host in ("docker.io", "nvcr.io", f"{HOST}:5000", f"other.{HOST}"):
-        assert "hunter2" not in json.dumps(keychain.for_host(host).payload())
+        assert "hunter2" not in json.dumps(keychain.for_host(host).auth_config)
 
 
 def test_keychain_renews_a_clouds_token_after_the_build(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import Final
 
 from containers.engine.engine import json_header
@@ -16,30 +15,6 @@ from toolchain.provider.inputs import ImageInputs
 
 _FRESH: Final = 60.0
 """Seconds for which the program's credential is not asked for again: a machine of Google gives tokens of 5 minutes."""
-
-
-@dataclass(frozen=True)
-class Credential:
-    """The credential for one registry. All fields are empty if there is none."""
-
-    server: str = ""
-    username: str = ""
-    password: str = field(default="", repr=False)
-    identity_token: str = field(default="", repr=False)
-
-    def payload(self) -> dict[str, str]:
-        """Return the engine API's AuthConfig."""
-        values = {
-            "username": self.username,
-            "password": self.password,
-            "serveraddress": self.server,
-            "identitytoken": self.identity_token,
-        }
-        return {key: value for key, value in values.items() if value}
-
-    def header(self) -> str:
-        """Return the value of `X-Registry-Auth`."""
-        return json_header(self.payload())
 
 
 class Keychain:
@@ -56,14 +31,14 @@ class Keychain:
     def __init__(self, image: ImageInputs, registries: Iterable[str] = ()) -> None:
         registry = image.registry
         self.warning = ""
-        self._given: Credential | None = None
+        self._given: Login | None = None
         self._short_lived = registry.short_lived
         self._since = time.monotonic()
         self._servers = {_key(host): image_name.registry_of(host, "") for host in registries}
         self._own = ""
         if registry.username and registry.password:
             self._own = image_name.registry_of(registry.server, image.name)
-            self._given = Credential(self._own, registry.username, registry.password)
+            self._given = Login(self._own, registry.username, registry.password)
         else:
             for present, missing in (("username", "password"), ("password", "username")):
                 if getattr(registry, present):
@@ -73,41 +48,40 @@ class Keychain:
             self._servers[_key(self._own)] = self._own
             self.for_host(self._own)  # an unreadable file fails before the build
 
-    def for_host(self, host: str) -> Credential:
-        """Return the credential for a registry: the program's, else that of the Docker client's configuration.
+    def for_host(self, host: str) -> Login:
+        """Return the login for a registry: the program's, else that of the Docker client's; all empty if there is none.
 
         A credential helper returns a new token each time, so the push after a long build has a fresh one. The official
         provider reads it once, before the build.
         """
         server = self._servers.get(_key(host))
         if server is None:
-            return Credential()
+            return Login("", "", "")
         if self._given and _key(server) == _key(self._own):
             return self._renewed(self._given)
         return self._configured(server)
 
-    def _renewed(self, given: Credential) -> Credential:
+    def _renewed(self, given: Login) -> Login:
         """Return the program's credential; a new one where a cloud's identity gave it, and a build has run since.
 
         One that is configured may be another identity's, with the same user name.
         """
         if self._short_lived and time.monotonic() - self._since > _FRESH:
-            login = stack_login.renewed(Login(given.server, given.username, given.password))
-            self._given = Credential(login.host, login.username, login.password)
+            self._given = stack_login.renewed(given)
             self._since = time.monotonic()
         return self._given or given
 
     def everything(self) -> str:
         """Return the value of `X-Registry-Config`, which the first builder needs."""
-        credentials = {server: self.for_host(server).payload() for server in self._servers.values()}
+        credentials = {server: self.for_host(server).auth_config for server in self._servers.values()}
         return json_header({server: payload for server, payload in credentials.items() if payload})
 
-    def _configured(self, server: str) -> Credential:
+    def _configured(self, server: str) -> Login:
         try:
             entry = docker_login.stored(server)
         except ValueError as error:
             raise SlipwayError(f"credentials for {server}: {error}") from error
-        return Credential(
+        return Login(
             entry.get("serveraddress", server),
             entry.get("username", ""),
             entry.get("password", ""),
