@@ -166,11 +166,6 @@ class MeasuredEngine:
             self._client.images.get(image).tag(name)
             self._push(name)
 
-    def layers(self, image: str) -> tuple[str, list[str]]:
-        """Return an image's id, and the digests of its layers' archives."""
-        attributes = self._client.images.get(image).attrs
-        return str(attributes["Id"]), list(attributes["RootFS"]["Layers"])
-
     def _build_and_push(self, name: str, **source: Any) -> None:
         with _failing(name):
             self._client.images.build(tag=name, rm=True, pull=True, **source)

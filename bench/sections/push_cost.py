@@ -84,9 +84,9 @@ def _gzip(builder: PrivateEngine, image: str, name: str, _: Path) -> None:
 
 
 def _zstd(builder: PrivateEngine, image: str, name: str, records: Path) -> None:
-    identity, diff_ids = builder.engine.layers(image)
-    read = EngineImage(identity, diff_ids, Engine(Address(builder.host)))
-    zstd_push.push(read, name, LEVEL, None, records, lambda _: None)
+    engine = Engine(Address(builder.host))
+    held = EngineImage.held(engine.json(f"/images/{image}/json")["Id"], engine)
+    zstd_push.push(held, name, LEVEL, None, records, lambda _: None)
 
 
 _Up = Callable[[str, str], float]

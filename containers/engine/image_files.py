@@ -17,6 +17,7 @@ import io
 import itertools
 import json
 import os
+import posixpath
 import re
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence, Set
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
@@ -49,24 +50,33 @@ class ImageFile(NamedTuple):
     size: int | None
     content: io.BufferedReader
 
+    @property
+    def digest(self) -> str:
+        """The digest that its name has: of a blob, or of ``<digest>.json``, an image's configuration."""
+        return f"sha256:{posixpath.basename(self.name.removeprefix('sha256:')).removesuffix('.json')}"
+
 
 @dataclass(frozen=True)
 class EngineImage:
     """An image as its engine names it: its id, and the digests of its layers' archives, the lowest first.
 
-    ``ending`` opens a block in which another thread may end a request of the engine.
+    ``driver`` is what the engine says of where it has them. ``ending`` opens a block in which another thread may end a
+    request of the engine.
     """
 
     identity: str
     diff_ids: Sequence[str]
     engine: Engine
+    driver: Mapping[str, Any]
     ending: Ending = lambda _: nullcontext()
 
     @classmethod
     def held(cls, identity: str, engine: Engine, ending: Ending = lambda _: nullcontext()) -> Self:
         """Return an image that an engine holds, by its id. Raises SlipwayError: the engine does not describe it."""
-        described = engine.json(f"/images/{identity}/json").get("RootFS") or {}
-        return cls(identity, [each for each in described.get("Layers") or [] if isinstance(each, str)], engine, ending)
+        described = engine.json(f"/images/{identity}/json")
+        layers = (described.get("RootFS") or {}).get("Layers") or []
+        diff_ids = [each for each in layers if isinstance(each, str)]
+        return cls(identity, diff_ids, engine, described.get("GraphDriver") or {}, ending)
 
 
 def disk_full(error: SlipwayError) -> bool:
@@ -107,12 +117,11 @@ def _store(image: EngineImage) -> tuple[str, Sequence[str]] | None:
     host = image.engine.address.host
     if host.startswith("unix://") and not host.startswith("unix:///"):
         return None
-    driver = image.engine.json(f"/images/{image.identity}/json").get("GraphDriver") or {}
-    data: Mapping[str, str] = driver.get("Data") or {}
+    data: Mapping[str, str] = image.driver.get("Data") or {}
     if "UpperDir" not in data:
         return None
     folders = [data["UpperDir"], *filter(None, data.get("LowerDir", "").split(os.pathsep))]
-    return f"{image.engine.json('/info')['DockerRootDir']}/image/{driver['Name']}", folders[::-1]
+    return f"{image.engine.json('/info')['DockerRootDir']}/image/{image.driver['Name']}", folders[::-1]
 
 
 def _kept(image: EngineImage, store: str, folders: Sequence[str], wanted: Set[str]) -> Iterator[ImageFile]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import posixpath
 import tarfile
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -160,21 +159,20 @@ class _Push:
         self._take(slots, pushes)
         try:
             with closing(image_files.files(self.image, left, self.delays.append)) as files:
-                for name, size, content in files:
-                    named = f"sha256:{posixpath.basename(name.removeprefix('sha256:')).removesuffix('.json')}"
-                    if self._has(named):
+                for each in files:
+                    if self._has(each.digest):
                         continue
-                    start = content.peek(tarfile.BLOCKSIZE)
-                    document = size is not None and is_document(start, size)
+                    start = each.content.peek(tarfile.BLOCKSIZE)
+                    document = each.size is not None and is_document(start, each.size)
                     if document:
-                        text = content.read(LIMIT)
+                        text = each.content.read(LIMIT)
                         if self.image.identity not in left or not self._is_configuration(text):
                             continue
-                        what, file, blob = self.image.identity, *_kept(text)
+                        what, file, blob = self.image.identity, *_as_blob(text)
                     else:
-                        what, file, blob = self._compressed(content, layer_type(start), level)
-                        if DIGEST.fullmatch(named) and named != what:  # containerd names a layer by its gzip
-                            self.records.add(named, blob, f"{self.host}/{self.path}")
+                        what, file, blob = self._compressed(each.content, layer_type(start), level)
+                        if DIGEST.fullmatch(each.digest) and each.digest != what:  # containerd: that of its gzip
+                            self.records.add(each.digest, blob, f"{self.host}/{self.path}")
                         if what not in left:  # an engine of 20.10 names no layer by its digest
                             file.close()
                             continue
@@ -253,7 +251,7 @@ def _descriptor(media_type: str, blob: PushedBlob) -> Mapping[str, Any]:
     return {"mediaType": media_type, "digest": blob.digest, "size": blob.size}
 
 
-def _kept(text: bytes) -> tuple[IO[bytes], PushedBlob]:
+def _as_blob(text: bytes) -> tuple[IO[bytes], PushedBlob]:
     return BytesIO(text), PushedBlob(f"sha256:{hashlib.sha256(text).hexdigest()}", len(text))
 
 

@@ -365,8 +365,7 @@ def odd(maker: Maker, docker_host: str) -> EngineImage:
             for info, content in members:
                 archive.addfile(info, io.BytesIO(content))
     maker.create({"Dockerfile": "FROM scratch\nADD a.tar /\nADD b.tar /\nCOPY Dockerfile /last\n"})
-    attributes = maker.engine.images.get(f"{maker.name}:v1").attrs
-    return EngineImage(attributes["Id"], attributes["RootFS"]["Layers"], Engine(Address(docker_host)))
+    return EngineImage.held(str(maker.engine.images.get(f"{maker.name}:v1").id), Engine(Address(docker_host)))
 
 
 @pytest.mark.parametrize("places", [(0, 1, 2), (2,), (0,)], ids=str)

@@ -368,7 +368,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
     def __init__(self, host: Host) -> None:
         self.host = host
         self._operations: set[Operation] = set()
-        self._operations_lock = threading.Condition()
+        self._changed = threading.Condition()
 
     @contextmanager
     def operation(self, context: grpc.ServicerContext) -> Iterator[Operation]:
@@ -378,7 +378,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
             Cancelled: instead of the error that the cancellation caused.
         """
         operation = Operation()
-        with self._operations_lock:
+        with self._changed:
             self._operations.add(operation)
         context.add_callback(operation.cancel)
         try:
@@ -387,18 +387,18 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
             operation.check()
             raise
         finally:
-            with self._operations_lock:
+            with self._changed:
                 self._operations.discard(operation)
-                self._operations_lock.notify_all()
+                self._changed.notify_all()
 
     def cancel_all(self, seconds: float = 0) -> None:
         """End every operation in progress, and wait at most so many seconds until they have ended."""
-        with self._operations_lock:
+        with self._changed:
             operations = list(self._operations)
         for operation in operations:
             operation.cancel()
-        with self._operations_lock:
-            self._operations_lock.wait_for(lambda: not self._operations, seconds)
+        with self._changed:
+            self._changed.wait_for(lambda: not self._operations, seconds)
 
     def Cancel(self, request: empty_pb2.Empty, context: grpc.ServicerContext) -> empty_pb2.Empty:
         """End all operations; each call then fails by itself."""

@@ -47,7 +47,7 @@ class Saving:
 
 def names(engine: Any, notes: list[str], count: int = 2) -> list[str]:
     """Return the names of the files of an image of some layers, all of which are wanted."""
-    image = EngineImage("sha256:1", [f"sha256:{layer}" for layer in "abc"[:count]], engine)
+    image = EngineImage("sha256:1", [f"sha256:{layer}" for layer in "abc"[:count]], engine, engine.driver or {})
     return [each.name for each in image_files.files(image, {*image.diff_ids}, notes.append)]
 
 
@@ -84,7 +84,7 @@ def test_configuration_is_no_manifest_that_has_the_image_id() -> None:
     """With containerd's store the id is the manifest's digest, and an archive of Docker 28 has both documents."""
     manifest = json.dumps({"config": {"digest": "sha256:c"}, "layers": []}).encode()
     for diff_ids in (["sha256:a"], []):
-        image = EngineImage(f"sha256:{hashlib.sha256(manifest).hexdigest()}", diff_ids, cast("Any", None))
+        image = EngineImage(f"sha256:{hashlib.sha256(manifest).hexdigest()}", diff_ids, cast("Any", None), {})
         push = zstd_push._Push(image, *cast("Any", [None] * 6))
         assert push._is_configuration(json.dumps({"rootfs": {"diff_ids": diff_ids or None}}).encode())
         assert not push._is_configuration(manifest)
