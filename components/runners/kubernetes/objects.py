@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Mapping
 from typing import Any
 
@@ -43,7 +44,7 @@ def declare(prefix: str, manifest: Manifest, opts: pulumi.ResourceOptions) -> pu
         opts = pulumi.ResourceOptions.merge(opts, replacement)
     opts = pulumi.ResourceOptions.merge(opts, _patient(manifest))
     body = {to_snake(key): value for key, value in manifest.items() if key not in {"apiVersion", "kind"}}
-    group, _, version = manifest["apiVersion"].rpartition("/")  # as networking.k8s.io/v1; the core group has no name
+    group, version = posixpath.split(manifest["apiVersion"])  # as networking.k8s.io/v1; the core group has no name
     kinds: Any = getattr(getattr(k8s, group.partition(".")[0] or "core"), version)
     declared: pulumi.CustomResource = getattr(kinds, kind)(f"{prefix}-{kind}-{name}".lower(), **body, opts=opts)
     return declared
