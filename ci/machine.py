@@ -32,8 +32,5 @@ def make_room() -> None:
     if os.environ.get("RUNNER_ENVIRONMENT") == "github-hosted" and unused:
         print(f"making room: {', '.join(unused)}")
         subprocess.run(
-            ["sudo", "rm", "-rf", "--", *unused],
-            check=False,
-            env=child_environment("sudo"),
-            timeout=LOCAL_SECONDS,
+            ["sudo", "rm", "-rf", "--", *unused], check=False, env=child_environment("sudo"), timeout=LOCAL_SECONDS
         )  # a build reports a full disk itself

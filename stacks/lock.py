@@ -172,12 +172,7 @@ def is_address(text: str) -> bool:
     return _ADDRESS.fullmatch(text) is not None
 
 
-def write(
-    root: Path,
-    locked: Mapping[str, str],
-    refresh: str | None = None,
-    tables: Tables = _NO_TABLES,
-) -> None:
+def write(root: Path, locked: Mapping[str, str], refresh: str | None = None, tables: Tables = _NO_TABLES) -> None:
     """Write the lock, sorted, in one step.
 
     Args:
@@ -324,10 +319,7 @@ def packages_key(packages: Packages, platform: str, mirrors: MirrorsConfig) -> s
 
 
 def pinned(
-    specs: Iterable[ImageSpec],
-    config: StackConfig,
-    locked: Mapping[str, str],
-    tables: Tables = _NO_TABLES,
+    specs: Iterable[ImageSpec], config: StackConfig, locked: Mapping[str, str], tables: Tables = _NO_TABLES
 ) -> list[ImageSpec]:
     """Return the specs with what the lock has for them: digests of parents, commits of sources, files of packages.
 

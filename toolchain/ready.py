@@ -64,13 +64,7 @@ def unneeded_parts(
     )
     python = checkout.venv / "bin" / "python"
     words = [word for word, wanted in (("pushing", pushing), ("building", building)) if wanted]
-    needs = json.loads(
-        output(
-            [python, "-P", "-m", "toolchain.needs", stack, *words],
-            env=environment,
-            timeout=60,
-        )
-    )
+    needs = json.loads(output([python, "-P", "-m", "toolchain.needs", stack, *words], env=environment, timeout=60))
     based = needs["engine"] and base_image.QUALIFIED in needs["parents"]
     foreign = {each for each in needs["platforms"] if emulating and each != f"linux/{apt.machine()}"}
     used = {
@@ -89,12 +83,7 @@ def _get(checkout: Checkout, kinds: Iterable[Kind]) -> list[Part]:
 
 
 def ready(
-    checkout: Checkout,
-    stack: str | None = None,
-    *,
-    pushing: bool = True,
-    emulating: bool = True,
-    building: bool = True,
+    checkout: Checkout, stack: str | None = None, *, pushing: bool = True, emulating: bool = True, building: bool = True
 ) -> list[Part]:
     """Get every part, or those that a stack needs, start the services, and write `.slipway/env`.
 

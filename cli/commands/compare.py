@@ -41,10 +41,7 @@ def affected(since: str, *, as_json: bool) -> None:
     ("slipway diff local", "what the stack last published, with what would be built now"),
     ("slipway diff nccl-cu132 torch --markdown", "one of its images, for a pull request"),
     ("slipway diff local-multi torch --platform linux/arm64", "what is for one platform"),
-    (
-        "slipway diff local-multi --platform linux/arm64 --against linux/amd64",
-        "two platforms of what is published",
-    ),
+    ("slipway diff local-multi --platform linux/arm64 --against linux/amd64", "two platforms of what is published"),
     ("slipway diff ghcr.io/acme/app:1.0 ghcr.io/acme/app:2.0", "any two images in registries"),
 )
 @click.argument(

@@ -14,10 +14,7 @@ from containers.errors import SlipwayError
 
 @command(
     ("slipway key Dockerfile", "the last stage, from the folder of the Dockerfile"),
-    (
-        "slipway key docker/Dockerfile --context . --target runtime --build-arg PYTHON=3.12",
-        "as docker build takes it",
-    ),
+    ("slipway key docker/Dockerfile --context . --target runtime --build-arg PYTHON=3.12", "as docker build takes it"),
     ("slipway key Dockerfile --json", "which files and arguments are in it, and what may move without it"),
 )
 @click.argument("file", type=click.Path(path_type=Path))

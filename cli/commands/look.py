@@ -18,9 +18,7 @@ from stacks.config.stack_file import ROOT, stack_names
 
 
 @command(
-    ("slipway list", "all stacks, a line for each"),
-    ("slipway list --json", "the same for a program"),
-    name="list",
+    ("slipway list", "all stacks, a line for each"), ("slipway list --json", "the same for a program"), name="list"
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 @click.option("--contents", is_flag=True, help="Print as JSON what each image is made of, or why a stack is refused.")

@@ -47,10 +47,7 @@ def _agreed(question: str, *, yes: bool) -> None:
     click.confirm(question, abort=True)
 
 
-@command(
-    ("slipway up", "the stack `local`"),
-    ("slipway up nccl-cu132", "another stack"),
-)
+@command(("slipway up", "the stack `local`"), ("slipway up nccl-cu132", "another stack"))
 @_STACK
 def up(stack: str) -> None:
     """Build and publish the images of a stack. It gets what is missing on this machine first."""

@@ -86,12 +86,7 @@ def steps(
     member = f"principal://iam.googleapis.com/{_POOL}/subject/{_SUBJECT}"
     yield Step(
         f"service account {TITLE} is for jobs of {ENVIRONMENT} alone",
-        (
-            project,
-            _NUMBER,
-            whose,
-            f"{account.format(f'add-iam-policy-binding {_ACCOUNT}')} {_binding(member, _USER)}",
-        ),
+        (project, _NUMBER, whose, f"{account.format(f'add-iam-policy-binding {_ACCOUNT}')} {_binding(member, _USER)}"),
         _question(f"{place}; {_NUMBER}", member, account.format(f"get-iam-policy {_ACCOUNT}")),
         lambda answer: held(
             {f"{_USER} of {answer['name']}"},

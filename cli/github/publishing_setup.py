@@ -187,12 +187,7 @@ def _aws(
                 "Effect": "Allow",
                 "Principal": {"Federated": f"arn:aws:iam::{account}:oidc-provider/{ISSUER}"},
                 "Action": "sts:AssumeRoleWithWebIdentity",
-                "Condition": {
-                    "StringEquals": {
-                        f"{ISSUER}:aud": _AUDIENCE,
-                        f"{ISSUER}:sub": SUBJECT,
-                    }
-                },
+                "Condition": {"StringEquals": {f"{ISSUER}:aud": _AUDIENCE, f"{ISSUER}:sub": SUBJECT}},
             }
         ],
     }
@@ -202,12 +197,7 @@ def _aws(
     get = "aws iam get-role --output json --role-name"
     yield Step(
         f"role {TITLE}",
-        (
-            *lookup,
-            subject(repository),
-            f"trust={document(trust)}",
-            f"{create} || {update}",
-        ),
+        (*lookup, subject(repository), f"trust={document(trust)}", f"{create} || {update}"),
         asked_with(f"{lookup[1]}; {subject(repository)}", SUBJECT, f'{get} "{NAME}"'),
         lambda answer: differs(
             "trust",

@@ -69,12 +69,7 @@ class _Lookups:
 
 
 def update(
-    stacks: Sequence[str],
-    *,
-    upgrade: bool = False,
-    refresh: bool = False,
-    reachable: bool = False,
-    added: bool = False,
+    stacks: Sequence[str], *, upgrade: bool = False, refresh: bool = False, reachable: bool = False, added: bool = False
 ) -> Iterator[str]:
     """Write the lock for all stacks, or for those named; yield a line for each entry that was looked up.
 
@@ -163,10 +158,7 @@ def _changes(
 
 
 def _platforms(
-    graphs: Iterable[Graph],
-    locked: Mapping[str, str],
-    lookups: _Lookups,
-    before: Mapping[str, Mapping[str, str]],
+    graphs: Iterable[Graph], locked: Mapping[str, str], lookups: _Lookups, before: Mapping[str, Mapping[str, str]]
 ) -> dict[str, Mapping[str, str]]:
     """Return the digests of the parents' images for each platform of the stacks for several, by index.
 

@@ -253,10 +253,6 @@ def _evidence(
         yield f"{target.name}: not signed, and no evidence of where it was made: slipway:signing is not set"
         return
     login = target.login_of(ref)
-    predicate = {
-        "image": target.image.digest,
-        "layers": [each.attested() for each in layers],
-        "made": dict(made),
-    }
+    predicate = {"image": target.image.digest, "layers": [each.attested() for each in layers], "made": dict(made)}
     cosign.sign(ref, signing, login, {"tag": tag})
     yield f"{target.name}: signed, and attested in {cosign.attest(ref, 'warm', predicate, signing, login)}"

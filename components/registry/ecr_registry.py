@@ -161,10 +161,7 @@ class EcrRegistry(Registry):
         )
         self._repositories.append(repository.id)
         aws.ecr.LifecyclePolicy(
-            f"{self._name}-{image}",
-            repository=repository.name,
-            policy=json.dumps(policy),
-            opts=self._opts,
+            f"{self._name}-{image}", repository=repository.name, policy=json.dumps(policy), opts=self._opts
         )
 
 

@@ -53,9 +53,6 @@ def _tell(engine: Engine, name: Reference, digest: str, login: credentials.Login
     """
     headers = {"X-Registry-Auth": json_header((login or credentials.Login(name.host, "", "")).auth_config)}
     query = {"fromImage": name.repository, "tag": digest}
-    with (
-        suppress(SlipwayError),
-        engine.request("POST", "/images/create", query=query, headers=headers) as response,
-    ):
+    with suppress(SlipwayError), engine.request("POST", "/images/create", query=query, headers=headers) as response:
         for _ in response.messages():  # it is done when all of them are read
             pass

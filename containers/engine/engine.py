@@ -295,12 +295,7 @@ class Engine:
         return list(dict.fromkeys(place[1] for place in places if place))[:_MOST_WAITS]
 
     def json(
-        self,
-        path: str,
-        content: object = None,
-        *,
-        query: Query | None = None,
-        timeout: float | None = None,
+        self, path: str, content: object = None, *, query: Query | None = None, timeout: float | None = None
     ) -> dict[str, Any]:
         """Get a JSON object, or post ``content`` and get the object that answers it.
 

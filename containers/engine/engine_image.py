@@ -49,10 +49,7 @@ def read(
             cannot be written.
     """
     saved = _Saved(name)
-    with (
-        saving(name, address) as stream,
-        _copied(stream, name, copy) if copy else nullcontext(stream) as source,
-    ):
+    with saving(name, address) as stream, _copied(stream, name, copy) if copy else nullcontext(stream) as source:
         try:
             with layer.opened(source, "tar") as archive:
                 for member in layer.members(archive):

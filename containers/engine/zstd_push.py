@@ -54,12 +54,7 @@ class Pushed(NamedTuple):
 
 
 def push(
-    image: EngineImage,
-    reference: str,
-    level: int,
-    login: Login | None,
-    folder: Path,
-    progress: Callable[[str], None],
+    image: EngineImage, reference: str, level: int, login: Login | None, folder: Path, progress: Callable[[str], None]
 ) -> Pushed:
     """Push an image to ``repository:tag``.
 

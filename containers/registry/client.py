@@ -29,10 +29,7 @@ INDEXES: Final = (
     "application/vnd.docker.distribution.manifest.list.v2+json",
 )
 """Media types of a list of images, one for each platform."""
-IMAGES: Final = (
-    "application/vnd.oci.image.manifest.v1+json",
-    "application/vnd.docker.distribution.manifest.v2+json",
-)
+IMAGES: Final = ("application/vnd.oci.image.manifest.v1+json", "application/vnd.docker.distribution.manifest.v2+json")
 """Media types of one image's manifest."""
 
 _BINARY: Final = "application/octet-stream"

@@ -12,15 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, fie
 
 from containers.errors import one_line
 from stacks.config import builders, github_url
-from stacks.config.model import (
-    SENSITIVE,
-    Line,
-    Model,
-    NonEmpty,
-    SeveralSetsConfig,
-    form,
-    refuse_unread,
-)
+from stacks.config.model import SENSITIVE, Line, Model, NonEmpty, SeveralSetsConfig, form, refuse_unread
 from stacks.config.values import Driver, Label, Platform
 from stacks.versions.checksums import old_runner, runner_names
 
@@ -124,8 +116,7 @@ class NodeReservationConfig(NamedReservationsConfig):
     region: Region = Field(description="AWS region of the reservations, such as eu-west-1.")
     account: str = Field(pattern="^[0-9]{12}$", description="AWS account of the cluster, 12 digits; quote it.")
     node_class: NonEmpty | None = Field(
-        None,
-        description="Karpenter's EC2NodeClass whose capacityReservationSelectorTerms select the reservations.",
+        None, description="Karpenter's EC2NodeClass whose capacityReservationSelectorTerms select the reservations."
     )
     node_group: NonEmpty | None = Field(None, description="EKS's managed node group that is in the reservation.")
 
@@ -354,8 +345,7 @@ class Ec2RunnerSetConfig(Model):
     min_runners: int = Field(0, ge=0, description="Machines that wait for jobs; 0 costs nothing while idle.")
     max_runners: int = Field(4, ge=1, le=3000, description="Most machines at once.")
     schedule: tuple[ScheduleConfig, ...] = Field(
-        (),
-        description="Other minima by weekday and time. The greatest of those that hold counts, else minRunners.",
+        (), description="Other minima by weekday and time. The greatest of those that hold counts, else minRunners."
     )
     idle: int = Field(10, ge=1, le=1440, description="Minutes that a machine without a job is kept after its start.")
     boot: int = Field(20, ge=5, le=120, description="Minutes within which a machine must register with GitHub.")

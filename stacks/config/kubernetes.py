@@ -416,8 +416,7 @@ class GpuClaimConfig(Model):
         None, description="Profile of MIG, such as 3g.40gb: `gpus` is the number of these parts. Default: whole GPUs."
     )
     device_class: Annotated[str, form(_DEVICE_CLASS, "a device class, such as gpu.nvidia.com")] | None = Field(
-        None,
-        description="DeviceClass of the cluster. Default: gpu.nvidia.com, or mig.nvidia.com with `mig`.",
+        None, description="DeviceClass of the cluster. Default: gpu.nvidia.com, or mig.nvidia.com with `mig`."
     )
     selectors: tuple[NonEmpty, ...] = Field(
         (),
@@ -425,8 +424,7 @@ class GpuClaimConfig(Model):
         "productName.contains('H100')\"].",
     )
     shared: bool = Field(
-        default=False,
-        description="One claim for all runners of the set, which then use the same GPUs, on one node.",
+        default=False, description="One claim for all runners of the set, which then use the same GPUs, on one node."
     )
 
     @model_validator(mode="after")
@@ -557,14 +555,11 @@ class KubernetesRunnersConfig(SeveralSetsConfig, RunnerSetConfig):
 
     kind: Literal["kubernetes"] = Field(description="Runners on a Kubernetes cluster.")
     kubeconfig: Line | None = Field(
-        None,
-        description="Path of the kubeconfig. Default: KUBECONFIG, or ~/.kube/config.",
-        json_schema_extra=SENSITIVE,
+        None, description="Path of the kubeconfig. Default: KUBECONFIG, or ~/.kube/config.", json_schema_extra=SENSITIVE
     )
     context: Line | None = Field(None, description="Context of the kubeconfig. Default: its current one.")
     namespace: Annotated[Label, AfterValidator(_scale_set), AfterValidator(_free_namespace)] = Field(
-        "slipway-runners",
-        description="Namespace for the runners alone; also the name of their scale set.",
+        "slipway-runners", description="Namespace for the runners alone; also the name of their scale set."
     )
     arc: ArcConfig = Field(
         default_factory=ArcConfig, description="GitHub's controller, which starts and ends the runners."

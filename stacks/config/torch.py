@@ -10,13 +10,7 @@ from pydantic import Field, model_validator
 
 from stacks.config.model import Model
 from stacks.config.values import DefaultedTorchRelease, TorchRelease
-from stacks.versions.pytorch import (
-    Companion,
-    check_companion,
-    check_torch_listed,
-    final_version,
-    torch_release,
-)
+from stacks.versions.pytorch import Companion, check_companion, check_torch_listed, final_version, torch_release
 
 Package = Literal["vision", "audio"]
 """The companions of torch that images carry."""

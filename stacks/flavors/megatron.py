@@ -150,12 +150,7 @@ class Config(StackConfig):
             )
         _ = self.doca_machine, self.archs
         if self.transformer_engine and cuda:
-            check_extra(
-                "transformer-engine",
-                self.transformer_engine,
-                cuda_version=cuda,
-                archs=self.archs,
-            )
+            check_extra("transformer-engine", self.transformer_engine, cuda_version=cuda, archs=self.archs)
         return self
 
     @property

@@ -129,12 +129,7 @@ class Config(FamilyConfig):
         return self.hpcx or hpcx_archive(self.cuda, self.distro, machine=self.machine)
 
 
-_TOOLS = {
-    "gdrcopy": "GDRCopy",
-    "perftest": "perftest",
-    "nvbandwidth": "nvbandwidth",
-    "nccl-tests": "NCCL's tests",
-}
+_TOOLS = {"gdrcopy": "GDRCopy", "perftest": "perftest", "nvbandwidth": "nvbandwidth", "nccl-tests": "NCCL's tests"}
 """What nccl-tests takes of hpc-tools: the target, and its name in texts."""
 
 
@@ -189,10 +184,7 @@ def _builder(config: Config) -> ImageSpec:
         dockerfile="nccl-builder/Dockerfile",
         platform=config.platform,
         product=True,
-        args={
-            "NCCL_VERSION": config.nccl,
-            **({"CUDNN_VERSION": config.cudnn_release} if config.cudnn_release else {}),
-        },
+        args={"NCCL_VERSION": config.nccl, **({"CUDNN_VERSION": config.cudnn_release} if config.cudnn_release else {})},
         parents={"BASE_IMAGE": _devel(config), "HPCX_BUILD_IMAGE": Sibling(image="hpcx-build")},
         description="What wheels with NCCL and HPC-X are compiled in",
         licenses="BSD-3-Clause",

@@ -13,13 +13,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from containers.errors import SlipwayError, one_line, suggest
-from stacks.config.additions import (
-    OwnImageConfig,
-    PackagesConfig,
-    repeated,
-    requirement,
-    requirement_name,
-)
+from stacks.config.additions import OwnImageConfig, PackagesConfig, repeated, requirement, requirement_name
 from stacks.config.stack_config import StackConfig
 from stacks.config.stack_file import NAMESPACE
 from stacks.spec import LABEL_PREFIX, USER_ARG, Elsewhere, ImageSpec, Packages, Parent, Sibling, parents_first

@@ -76,11 +76,7 @@ def find(
         lambda: _origins(stack, searched, suffixes, files, root, head, own, repository),
     )
     return {
-        name: Revision(
-            branch=prefix,
-            commit=origins[name][0],
-            mark=None if origins[name][1] else fingerprint[:8],
-        )
+        name: Revision(branch=prefix, commit=origins[name][0], mark=None if origins[name][1] else fingerprint[:8])
         if name in origins
         else marks[name]
         for name, fingerprint in fingerprints.items()

@@ -167,11 +167,7 @@ def end_programs() -> None:
 
 
 def output(
-    argv: Sequence[str | Path],
-    *,
-    env: Mapping[str, str] | None = None,
-    cwd: Path | None = None,
-    timeout: float = 10.0,
+    argv: Sequence[str | Path], *, env: Mapping[str, str] | None = None, cwd: Path | None = None, timeout: float = 10.0
 ) -> str:
     """Run a short program and return its stdout without the final newline.
 

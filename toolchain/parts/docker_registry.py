@@ -139,10 +139,7 @@ def _start(checkout: Checkout, program: str, port: int) -> None:
     config = {
         "version": 0.1,
         "log": {"level": "warn", "accesslog": {"disabled": True}},
-        "storage": {
-            "filesystem": {"rootdirectory": str(storage(checkout))},
-            "delete": {"enabled": True},
-        },
+        "storage": {"filesystem": {"rootdirectory": str(storage(checkout))}, "delete": {"enabled": True}},
         "http": {"addr": registry_port.address(port)},
         "auth": {"htpasswd": {"realm": "slipway", "path": str(registry_account.write_htpasswd(checkout))}},
     }
@@ -150,10 +147,7 @@ def _start(checkout: Checkout, program: str, port: int) -> None:
     write(file, json.dumps(config, indent=2) + "\n")  # JSON is YAML
     environment = child_environment("docker-registry")
     registry_port.daemon(checkout).start(
-        [program, "serve", file],
-        lambda: _runs(checkout, port),
-        env=environment,
-        seconds=START_SECONDS,
+        [program, "serve", file], lambda: _runs(checkout, port), env=environment, seconds=START_SECONDS
     )
     registry_port.keep(checkout, port)
 

@@ -22,13 +22,7 @@ _SETTLED_SECONDS = 0.1
 """A file changed less than this before it was read is read again next time: the kernel's clock ticks every few ms."""
 _MAX_LINKS = 255
 
-_TYPE_LETTERS = {
-    stat.S_IFLNK: "L",
-    stat.S_IFIFO: "p",
-    stat.S_IFBLK: "D",
-    stat.S_IFCHR: "D",
-    stat.S_IFDIR: "d",
-}
+_TYPE_LETTERS = {stat.S_IFLNK: "L", stat.S_IFIFO: "p", stat.S_IFBLK: "D", stat.S_IFCHR: "D", stat.S_IFDIR: "d"}
 """How Go's FileMode.String writes a file's type; a socket's bit is dropped before it is written."""
 
 

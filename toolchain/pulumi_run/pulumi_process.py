@@ -12,10 +12,7 @@ from toolchain.machine import steps
 
 
 def run(
-    argv: list[str],
-    environment: Mapping[str, str],
-    cwd: Path,
-    follow: Callable[[Iterable[str]], None] | None = None,
+    argv: list[str], environment: Mapping[str, str], cwd: Path, follow: Callable[[Iterable[str]], None] | None = None
 ) -> int:
     """Run Pulumi and return its exit status as a shell gives it. `follow` takes the lines that it prints.
 

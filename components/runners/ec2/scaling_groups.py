@@ -42,10 +42,7 @@ def security_group(args: Ec2RunnersArgs, opts: pulumi.ResourceOptions) -> aws.ec
 
 
 def launch_templates(
-    args: Ec2RunnersArgs,
-    group: aws.ec2.SecurityGroup,
-    profile: aws.iam.InstanceProfile,
-    opts: pulumi.ResourceOptions,
+    args: Ec2RunnersArgs, group: aws.ec2.SecurityGroup, profile: aws.iam.InstanceProfile, opts: pulumi.ResourceOptions
 ) -> Templates:
     """Declare a launch template for each number of EFA interfaces among the types, and for each reservation."""
     config, types = args.config, {machine.name: machine for machine in args.site.machines}
@@ -184,10 +181,7 @@ def _mixed(args: Ec2RunnersArgs, kind: str, templates: Templates) -> dict[str, A
         "launch_template": {
             "launch_template_specification": _newest(templates[args.efa(args.site.machines[0])]),
             "overrides": [
-                {
-                    "instance_type": machine.name,
-                    "launch_template_specification": _newest(templates[args.efa(machine)]),
-                }
+                {"instance_type": machine.name, "launch_template_specification": _newest(templates[args.efa(machine)])}
                 for machine in args.site.machines
             ],
         },

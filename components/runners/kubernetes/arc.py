@@ -83,10 +83,7 @@ def scale_set_values(config: KubernetesRunnersConfig, template: Spec) -> Values:
             "name": controller.account if controller else ACCOUNT,
         },
         "listenerTemplate": {
-            "spec": {
-                "securityContext": _UNPRIVILEGED,
-                "containers": [{"name": "listener", "securityContext": CLOSED}],
-            }
+            "spec": {"securityContext": _UNPRIVILEGED, "containers": [{"name": "listener", "securityContext": CLOSED}]}
         },
         "template": template,
         "resourceMeta": {"autoscalingRunnerSet": {"annotations": {ARC_PREPARED: generation(config) or "", **served}}},

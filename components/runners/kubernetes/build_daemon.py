@@ -122,11 +122,7 @@ _APART: Spec = {
 It keeps the first one, which does not have it, off theirs as well (Kubernetes, interpodaffinity/scoring.go).
 """
 
-_UNPRIVILEGED: Spec = {
-    **CLOSED,
-    "seccompProfile": {"type": "RuntimeDefault"},
-    "readOnlyRootFilesystem": True,
-}
+_UNPRIVILEGED: Spec = {**CLOSED, "seccompProfile": {"type": "RuntimeDefault"}, "readOnlyRootFilesystem": True}
 _NOBODY = 65534
 """The user of a program that only says its version."""
 _SMALL: Spec = {"requests": {"cpu": "10m", "memory": "64Mi"}, "limits": {"memory": "256Mi"}}

@@ -260,10 +260,7 @@ def in_namespace(name: str) -> Manifest:
 
 
 _DNS: Manifest = {
-    "to": [
-        in_namespace("kube-system"),
-        {"ipBlock": {"cidr": NODE_DNS}},
-    ],
+    "to": [in_namespace("kube-system"), {"ipBlock": {"cidr": NODE_DNS}}],
     "ports": [{"protocol": protocol, "port": 53} for protocol in ("UDP", "TCP")],
 }
 

@@ -38,12 +38,7 @@ def _statement(ref: str, row: ScanException) -> dict[str, Any]:
     notes = f"until {row.until}" + ("" if row.packages == "*" else f", in packages named {row.packages}")
     common = {"vulnerability": {"name": row.id}, "products": [{"@id": _package_url(ref)}], "status_notes": notes}
     if row.justification:
-        return {
-            **common,
-            "status": "not_affected",
-            "justification": row.justification,
-            "impact_statement": row.reason,
-        }
+        return {**common, "status": "not_affected", "justification": row.justification, "impact_statement": row.reason}
     return {**common, "status": "affected", "action_statement": row.reason}
 
 

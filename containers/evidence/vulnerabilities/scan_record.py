@@ -30,10 +30,7 @@ def predicate(scan: Scan, policy: ScanPolicy) -> dict[str, Any]:
             "version": scan.version,
             # A stack's own database is at a path of its machine, or at an address that may be secret.
             "db": {"uri": "" if policy.database else scan.source, "version": _time(scan.database)},
-            "result": {
-                "matches": [*scan.matches[:_MOST]],
-                "notListed": max(0, len(scan.matches) - _MOST),
-            },
+            "result": {"matches": [*scan.matches[:_MOST]], "notListed": max(0, len(scan.matches) - _MOST)},
         },
         "metadata": {"scanStartedOn": _time(scan.started), "scanFinishedOn": _time(scan.finished)},
     }

@@ -50,8 +50,7 @@ class MirrorsConfig(Model):
         "The longest match wins.",
     )
     ca_certificate: Certificate | None = Field(
-        None,
-        description="PEM of additional root certificates for builds and images, as behind an inspecting proxy.",
+        None, description="PEM of additional root certificates for builds and images, as behind an inspecting proxy."
     )
 
     @field_validator("downloads")

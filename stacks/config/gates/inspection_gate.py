@@ -52,8 +52,7 @@ class InspectionConfig(Model):
         description="Inspect each image that has checks. An image with a fault gets no tag, and none is built on it.",
     )
     requirements: bool = Field(
-        default=False,
-        description="Count packages as a fault whose requirements the packages beside them do not meet.",
+        default=False, description="Count packages as a fault whose requirements the packages beside them do not meet."
     )
     exceptions: tuple[InspectionExceptionConfig, ...] = Field(
         (), description="Faults that do not stop an image: [{files: PATTERN, missing: PATTERN, reason: TEXT}]."

@@ -38,8 +38,7 @@ class GpuChecksConfig(Model):
         description="Most seconds that torch's first compiled step took in a fresh process, such as 20. Default: any.",
     )
     network: NonEmpty | None = Field(
-        None,
-        description="The only network that NCCL may have used, such as efa, InfiniBand or Socket. Default: any.",
+        None, description="The only network that NCCL may have used, such as efa, InfiniBand or Socket. Default: any."
     )
 
     accepted_loss: float | None = Field(

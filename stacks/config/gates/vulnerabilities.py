@@ -41,8 +41,7 @@ class VulnerabilityExceptionConfig(Model):
     )
     until: date = Field(description="The last day of the exception (UTC), such as 2027-01-31.")
     justification: Justification | None = Field(
-        None,
-        description="Why the image is not affected, in OpenVEX's words. Default: it is, and the risk is accepted.",
+        None, description="Why the image is not affected, in OpenVEX's words. Default: it is, and the risk is accepted."
     )
 
 

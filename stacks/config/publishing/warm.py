@@ -24,7 +24,7 @@ class WarmConfig(Model):
     """The script that `slipway warm` runs in a published image, and its limits."""
 
     script: Annotated[str, AfterValidator(repository_path)] = Field(
-        description="A file of the repository. `*.py` is run by the image's python3, another by its first line `#!`.",
+        description="A file of the repository. `*.py` is run by the image's python3, another by its first line `#!`."
     )
     seconds: int = Field(1800, ge=1, le=86_400, description="Seconds that the script may take.")
     size: Annotated[Size, AfterValidator(_within)] = Field(

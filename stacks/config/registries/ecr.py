@@ -54,7 +54,7 @@ class EcrRegistryConfig(RegistryConfig):
 
     kind: Literal["ecr"] = Field(description="Amazon's Elastic Container Registry.")
     repository: Repository = Field(
-        description="Prefix of every image's name, such as 123456789012.dkr.ecr.eu-west-1.amazonaws.com/ml.",
+        description="Prefix of every image's name, such as 123456789012.dkr.ecr.eu-west-1.amazonaws.com/ml."
     )
     account: str = Field(
         "",

@@ -42,8 +42,7 @@ class GenericRegistryConfig(RegistryConfig):
         None, description="User name. Default: $SLIPWAY_REGISTRY_USERNAME, else the machine's own Docker login."
     )
     password: Secret | None = Field(
-        None,
-        description="Password or token, always a secret. Default: $SLIPWAY_REGISTRY_PASSWORD, else as username.",
+        None, description="Password or token, always a secret. Default: $SLIPWAY_REGISTRY_PASSWORD, else as username."
     )
 
     @model_validator(mode="before")

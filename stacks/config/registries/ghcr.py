@@ -27,6 +27,5 @@ class GhcrRegistryConfig(GenericRegistryConfig):
         None, description="GitHub user name. Default: $GITHUB_ACTOR, else the machine's own Docker login."
     )
     password: Secret | None = Field(
-        None,
-        description="Token that may write packages, always a secret. Default: $GITHUB_TOKEN, else as username.",
+        None, description="Token that may write packages, always a secret. Default: $GITHUB_TOKEN, else as username."
     )

@@ -163,8 +163,7 @@ class FamilyConfig(StackConfig):
         default_factory=TorchBuildConfig, description="Versions of torch and its companions."
     )
     arch_list: ArchList | None = Field(
-        None,
-        description="Compute capabilities to compile for, such as 8.0 9.0+PTX. Default: by CUDA.",
+        None, description="Compute capabilities to compile for, such as 8.0 9.0+PTX. Default: by CUDA."
     )
     cmake: Switches = Field(default_factory=dict, description=f"{DESCRIPTION} Needs torch.source: build.")
     transformer_engine: Pin = Field(default=False, description="TransformerEngine in torch: version, commit or false.")
@@ -174,8 +173,7 @@ class FamilyConfig(StackConfig):
         description="Extensions in torch-extras. Without any, there is no such image.",
     )
     serve: ServeConfig | None = Field(
-        None,
-        description="Server of language models, in an image `serve` on torch-extras, or on torch without extras.",
+        None, description="Server of language models, in an image `serve` on torch-extras, or on torch without extras."
     )
     march: March | None = Field(
         None,

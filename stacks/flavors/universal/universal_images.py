@@ -167,11 +167,7 @@ def _train(config: Config, train: TrainConfig) -> ImageSpec:
             "TORCHTEXT_VERSION": versions.get("text", ""),
             "ARCH_LIST": config.archs,
             **features(
-                versions["torch"],
-                config.machine,
-                cuda=bool(config.cuda),
-                without=config.without,
-                switches=config.cmake,
+                versions["torch"], config.machine, cuda=bool(config.cuda), without=config.without, switches=config.cmake
             ),
             **{name: "\n".join(names) for name, names in packages.items() if names},
             "USER_ID": str(train.uid),

@@ -31,11 +31,7 @@ def add(root: Path) -> int:
         (root / LOCAL).mkdir(parents=True, exist_ok=True)
         (root / LOCAL / f"machine-{number}.crt").write_text(block)
     if blocks:
-        subprocess.run(
-            ["chroot", root, "update-ca-certificates"],
-            check=True,
-            timeout=600,
-        )
+        subprocess.run(["chroot", root, "update-ca-certificates"], check=True, timeout=600)
     return len(blocks)
 
 

@@ -47,10 +47,7 @@ _MESSAGES: Final[dict[str, dict[str, tuple[int, str]]]] = {
 
 def _load() -> dict[str, Any]:
     file = descriptor_pb2.FileDescriptorProto(
-        name="slipway/buildkit.proto",
-        package=_PACKAGE,
-        syntax="proto3",
-        dependency=[timestamp_pb2.DESCRIPTOR.name],
+        name="slipway/buildkit.proto", package=_PACKAGE, syntax="proto3", dependency=[timestamp_pb2.DESCRIPTOR.name]
     )
     for name, fields in _MESSAGES.items():
         message = file.message_type.add(name=name)

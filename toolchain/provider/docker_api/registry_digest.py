@@ -17,10 +17,7 @@ from containers.registry.logins import docker_login
 from toolchain.provider import image_name
 
 _ECR: Final = re.compile(r"^.*dkr\.ecr\..*\.amazonaws\.com$")
-_REASONS: Final = {
-    401: "bad credentials: 401 Unauthorized; check the provider's registryAuth",
-    404: "404 Not Found",
-}
+_REASONS: Final = {401: "bad credentials: 401 Unauthorized; check the provider's registryAuth", 404: "404 Not Found"}
 
 Registries = Iterable[Mapping[str, Any]]
 """The provider's `registryAuth`."""

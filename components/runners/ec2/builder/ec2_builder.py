@@ -145,9 +145,7 @@ class Ec2Builder(pulumi.ComponentResource):
     def engine(self, images: Mapping[str, str]) -> docker.Provider:
         """Start the machine and return it as a Docker engine; ``images`` are the tags to build."""
         awake = Awake(
-            f"{self._name}-awake",
-            self._power(images),
-            pulumi.ResourceOptions(parent=self, depends_on=[self._attached]),
+            f"{self._name}-awake", self._power(images), pulumi.ResourceOptions(parent=self, depends_on=[self._attached])
         )
         arguments = {
             "host": self.reached_engine.host,

@@ -96,11 +96,7 @@ def write(region: str, name: str, root: Path = ROOT) -> None:
         (to / "key").unlink(missing_ok=True)
         command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", str(to / "key")]
         subprocess.run(
-            command,
-            check=True,
-            stdin=subprocess.DEVNULL,
-            env=child_environment("ssh-keygen"),
-            timeout=LOCAL_SECONDS,
+            command, check=True, stdin=subprocess.DEVNULL, env=child_environment("ssh-keygen"), timeout=LOCAL_SECONDS
         )
 
 
