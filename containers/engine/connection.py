@@ -12,8 +12,8 @@ import ssl
 import subprocess
 import tempfile
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Final
@@ -120,14 +120,10 @@ class Connection:
 
     def dial_unix(self, url: SplitResult) -> socket.socket:
         """Connect to a socket's path; a relative one begins where a host would."""
-        path = self._address.folder / f"{url.netloc}{url.path}"
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            folder = os.open(path.parent, os.O_PATH)
-            try:  # by the folder's descriptor: a socket's path has at most 107 bytes
-                connection.connect(f"/proc/self/fd/{folder}/{path.name}")
-            finally:
-                os.close(folder)
+            with shortened(self._address.folder / f"{url.netloc}{url.path}") as path:
+                connection.connect(path)
         except OSError:
             connection.close()
             raise
@@ -162,6 +158,16 @@ class Connection:
             self._messages = Tail(self._ssh.stderr, _LONGEST_COMPLAINT)
             self._messages.start()
         return ours
+
+
+@contextmanager
+def shortened(path: Path) -> Iterator[str]:
+    """Yield a socket's path by the descriptor of its folder: a socket takes at most 107 bytes."""
+    folder = os.open(path.parent, os.O_PATH)
+    try:
+        yield f"/proc/self/fd/{folder}/{path.name}"
+    finally:
+        os.close(folder)
 
 
 class Tail(threading.Thread):

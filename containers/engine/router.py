@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import socket
 import threading
-from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from containers.engine.connection import Connection
+from containers.engine.connection import Connection, shortened
 from containers.engine.pool import Pool
 from containers.engine.relay import pass_on
 from containers.errors import SlipwayError
@@ -119,21 +116,18 @@ class Router:
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # nobody else reaches it before its mode is set
             path.unlink(missing_ok=True)
-            folder = os.open(path.parent, os.O_PATH)
-            try:  # by the folder's descriptor: a socket's path has at most 107 bytes
-                listener.bind(f"/proc/self/fd/{folder}/{path.name}")
-            finally:
-                os.close(folder)
+            with shortened(path) as short:
+                listener.bind(short)
             path.chmod(0o600)  # whoever reaches it is root where the engine is
             listener.listen(128)
         except OSError as error:
             raise SlipwayError(f"{path}: the socket of {pool.key} cannot be made: {error.strerror or error}") from None
-        _thread(lambda: self._accept(listener, pool))
+        threading.Thread(target=self._accept, args=(listener, pool), daemon=True).start()
 
     def _accept(self, listener: socket.socket, pool: Pool) -> None:
         while True:
             client, _ = listener.accept()
-            _thread(partial(self._handle, client, pool))
+            threading.Thread(target=self._handle, args=(client, pool), daemon=True).start()
 
     def _handle(self, client: socket.socket, pool: Pool) -> None:
         with closing(client), suppress(OSError, IndexError, ValueError):
@@ -224,9 +218,3 @@ def _read(source: socket.socket) -> _Request:
         received += block
     head, _, rest = received.partition(_END)
     return _Request(head + _END, rest)
-
-
-def _thread(run: Callable[[], None]) -> threading.Thread:
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    return thread

@@ -19,6 +19,7 @@ from containers.errors import SlipwayError, one_line
 from containers.registry import credentials
 from containers.registry.attempts import BUSY, Attempts
 from containers.registry.credentials import Login
+from containers.registry.logins import token_request
 from containers.registry.reference import on_loopback
 
 LIMIT: Final = 4 << 20
@@ -267,12 +268,9 @@ def chunk(read: Callable[..., bytes], size: int, *, decode_content: bool) -> byt
 def _token(body: bytes) -> str:
     try:
         content = json.loads(body)
-        token = content.get("token") or content["access_token"]
+        return token_request.token(content.get("token") or content["access_token"])
     except (ValueError, KeyError, AttributeError, RecursionError):
-        token = None
-    if not isinstance(token, str) or not re.fullmatch("[!-~]+", token):
-        raise ValueError("its token server sent no token")
-    return token
+        raise ValueError("its token server sent no token") from None
 
 
 def _basic(login: Login) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from pulumi.runtime.proto import provider_pb2
@@ -22,14 +23,9 @@ def diff(state: Properties, inputs: Properties) -> provider_pb2.DiffResponse:
         inputs: checked inputs, without secrets' wrappers; unknown ones differ from every known value.
     """
     old: Properties = state.get("__inputs", {})
-    kinds: dict[str, PropertyDiff.Kind.ValueType] = {}
-    for key in old.keys() | inputs.keys():
-        if key not in old:
-            kinds[key] = PropertyDiff.ADD
-        elif key not in inputs:
-            kinds[key] = PropertyDiff.DELETE
-        elif not _same(old[key], inputs[key]) and (key != "registry" or _server_changed(old[key], inputs[key])):
-            kinds[key] = PropertyDiff.UPDATE
+    kinds = dict(changed(old, inputs, _same))
+    if kinds.get("registry") == PropertyDiff.UPDATE and not _server_changed(old["registry"], inputs["registry"]):
+        del kinds["registry"]
     if not kinds:
         return provider_pb2.DiffResponse(changes=provider_pb2.DiffResponse.DIFF_NONE)
     return provider_pb2.DiffResponse(
@@ -37,6 +33,19 @@ def diff(state: Properties, inputs: Properties) -> provider_pb2.DiffResponse:
         detailedDiff={key: PropertyDiff(kind=kind) for key, kind in kinds.items()},
         hasDetailedDiff=True,
     )
+
+
+def changed(
+    old: Properties, new: Properties, same: Callable[[Any, Any], bool]
+) -> Iterator[tuple[str, PropertyDiff.Kind.ValueType]]:
+    """Yield each key that differs, with what became of it."""
+    for key in old.keys() | new.keys():
+        if key not in old:
+            yield key, PropertyDiff.ADD
+        elif key not in new:
+            yield key, PropertyDiff.DELETE
+        elif not same(old[key], new[key]):
+            yield key, PropertyDiff.UPDATE
 
 
 def _server_changed(old: Any, new: Any) -> bool:

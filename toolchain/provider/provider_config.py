@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import operator
 import os
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -13,6 +14,7 @@ from pulumi.runtime.proto import provider_pb2
 from containers.engine.connection import Address, EngineUnreachable
 from containers.engine.engine import Engine, client_certificates, default_hosts
 from containers.errors import SlipwayError
+from toolchain.provider.image_diff import changed
 from toolchain.provider.provider_base import Properties, Secret, Unknown, has_unknown, plain
 
 _ENVIRONMENT: Final = {
@@ -28,30 +30,14 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str)
 
 
-def _is_flag(value: Any) -> bool:
-    return isinstance(value, bool)
-
-
-def _is_texts(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(item, str) for item in value)
-
-
-def _is_registries(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(item, dict) and item.get("address") for item in value)
-
-
 _KEYS: Final[dict[str, tuple[Callable[[Any], bool], str]]] = {
-    "host": (_is_text, "text"),
-    "context": (_is_text, "text"),
-    "sshOpts": (_is_texts, "a list of strings"),
-    "caMaterial": (_is_text, "text"),
-    "certMaterial": (_is_text, "text"),
-    "keyMaterial": (_is_text, "text"),
-    "certPath": (_is_text, "text"),
-    "registryAuth": (_is_registries, "a list of objects, each with an address"),
-    "disableDockerDaemonCheck": (_is_flag, "true or false"),
-    "version": (_is_text, "text"),
-    "pluginDownloadURL": (_is_text, "text"),
+    **dict.fromkeys((*_ENVIRONMENT, "context", "version", "pluginDownloadURL"), (_is_text, "text")),
+    "sshOpts": (lambda value: isinstance(value, list) and all(map(_is_text, value)), "a list of strings"),
+    "registryAuth": (
+        lambda value: isinstance(value, list) and all(isinstance(item, dict) and item.get("address") for item in value),
+        "a list of objects, each with an address",
+    ),
+    "disableDockerDaemonCheck": (lambda value: isinstance(value, bool), "true or false"),
 }
 """By key: the check of a value, and the expected type in words."""
 
@@ -97,16 +83,8 @@ def check(news: Properties) -> tuple[Properties, list[str]]:
 
 def diff(olds: Properties, news: Properties) -> provider_pb2.DiffResponse:
     """Compare configurations. A change never replaces the provider; unknown values count as unchanged."""
-    kinds: dict[str, provider_pb2.PropertyDiff.Kind.ValueType] = {}
-    for key in olds.keys() | news.keys():
-        if isinstance(news.get(key), Unknown):
-            continue
-        if key not in olds:
-            kinds[key] = provider_pb2.PropertyDiff.ADD
-        elif key not in news:
-            kinds[key] = provider_pb2.PropertyDiff.DELETE
-        elif olds[key] != news[key]:
-            kinds[key] = provider_pb2.PropertyDiff.UPDATE
+    unknown = {key for key, value in news.items() if isinstance(value, Unknown)}
+    kinds = {key: kind for key, kind in changed(olds, news, operator.eq) if key not in unknown}
     return provider_pb2.DiffResponse(
         changes=provider_pb2.DiffResponse.DIFF_SOME if kinds else provider_pb2.DiffResponse.DIFF_UNKNOWN,
         diffs=sorted(kinds),

@@ -11,7 +11,6 @@ import socket
 import threading
 import time
 from contextlib import closing, suppress
-from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -26,7 +25,7 @@ _ESTABLISHED: Final = 1
 def serve(target: str) -> int:
     """Pass on to the unix socket ``target`` what processes of this user send to a new port; return the port."""
     listener = socket.create_server(("127.0.0.1", 0), backlog=128)
-    _thread(partial(_accept, listener, target))
+    threading.Thread(target=_accept, args=(listener, target), daemon=True).start()
     return int(listener.getsockname()[1])
 
 
@@ -69,7 +68,7 @@ def _accept(listener: socket.socket, target: str) -> None:
         except OSError:  # this process has no descriptor left, or the client has gone
             time.sleep(0.1)
             continue
-        _thread(partial(_handle, connection, target))
+        threading.Thread(target=_handle, args=(connection, target), daemon=True).start()
 
 
 def _handle(connection: socket.socket, target: str) -> None:
@@ -79,9 +78,3 @@ def _handle(connection: socket.socket, target: str) -> None:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         server.connect(target)
         pass_on(connection, server)
-
-
-def _thread(run: partial[None]) -> threading.Thread:
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    return thread
