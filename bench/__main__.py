@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from bench.bench_error import BenchError
 from bench.figures import Measurement, table, verdict
 from bench.sections import (
     cold_build,
@@ -61,7 +60,7 @@ def main(words: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         _run(chosen, rows, quick=options.quick)
-    except (BenchError, ToolchainError, SlipwayError, OSError) as error:
+    except (ToolchainError, SlipwayError, OSError) as error:
         print(f"bench: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
@@ -95,7 +94,7 @@ def _run(chosen: Sequence[str], rows: list[Measurement], *, quick: bool) -> None
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     checkout, began = Checkout.here(), time.monotonic()
     if "SLIPWAY_REGISTRY" not in os.environ:
-        raise BenchError("not in Slipway's environment: run `make bench`, or `. .slipway/env` first")
+        raise SlipwayError("not in Slipway's environment: run `make bench`, or `. .slipway/env` first")
     say(f"Sections {', '.join(chosen)}; at most {elapsed(BUDGET_SECONDS)}, then no new round begins")
     engine = MeasuredEngine(checkout)
     folder = checkout.state / "bench"

@@ -48,7 +48,7 @@ def bake(program: Path, file: Path, *, host: str = "", watch: bool = False) -> M
     """Build and push the images of a bake file, with the engine at ``host``, else that of the environment.
 
     Raises:
-        BenchError: it fails.
+        SlipwayError: it fails.
     """
     folder = file.parent
     environment = {**os.environ, "BUILDX_CONFIG": str(folder / "buildx")}  # leaves the user's own unchanged

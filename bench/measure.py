@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
 
-from bench.bench_error import BenchError
+from containers.errors import SlipwayError
 
 _SAMPLE_SECONDS: Final = 0.02
 """Interval of memory samples, in runs that measure memory."""
@@ -47,7 +47,7 @@ def run(
     """Run a program to its end; ``watch`` samples its memory, which takes some of the machine's time.
 
     Raises:
-        BenchError: the program is missing, fails or takes longer than ``seconds``; with the end of its output.
+        SlipwayError: the program is missing, fails or takes longer than ``seconds``; with the end of its output.
     """
     argv = [str(word) for word in words]
     with tempfile.TemporaryFile("w+", errors="replace") as log:
@@ -63,19 +63,19 @@ def run(
                 start_new_session=True,
             )
         except OSError as error:
-            raise BenchError(f"`{argv[0]}`: {error.strerror}") from None
+            raise SlipwayError(f"`{argv[0]}`: {error.strerror}") from None
         before = _of_children()  # not earlier: a new process reaps those that were left
         with _stopped(process), _watched(process.pid) if watch else nullcontext(lambda: 0) as peak:
             try:
                 code = process.wait(seconds)
             except subprocess.TimeoutExpired:
-                raise BenchError(f"`{' '.join(argv[:3])}` did not end within {seconds:.0f} s") from None
+                raise SlipwayError(f"`{' '.join(argv[:3])}` did not end within {seconds:.0f} s") from None
         duration, cpu = time.monotonic() - began, _of_children() - before
         log.seek(0)
         output = log.read()
     if code:
         lines = " | ".join(line.strip() for line in output.splitlines() if line.strip())
-        raise BenchError(f"`{' '.join(argv[:3])}` in {cwd} failed ({code}): ...{lines[-600:]}")
+        raise SlipwayError(f"`{' '.join(argv[:3])}` in {cwd} failed ({code}): ...{lines[-600:]}")
     return MeasuredRun(duration, peak(), output, cpu)
 
 

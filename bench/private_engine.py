@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from bench.bench_error import BenchError
 from bench.services import MeasuredEngine
+from containers.errors import SlipwayError
 from toolchain.checkout import Checkout
 from toolchain.machine import apt
 from toolchain.parts import docker_engine
@@ -53,7 +53,7 @@ def started(folder: Path, core: int | None = None) -> Iterator[PrivateEngine]:
         host = docker_engine.start_own(checkout, under=cpuset.under, options=cpuset.options)
         pid = docker_engine.daemon(checkout).pid()
         if pid is None:
-            raise BenchError(f"the Docker engine at {host} ended as soon as it was started")
+            raise SlipwayError(f"the Docker engine at {host} ended as soon as it was started")
         yield PrivateEngine(host, pid, MeasuredEngine(checkout, host))
 
 

@@ -1,20 +1,20 @@
-"""Synthetic images that are streamed to a registry without an engine, with incompressible layers."""
+"""Synthetic images that are pushed to a registry without an engine, with incompressible layers."""
 
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import tarfile
+import tempfile
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-import requests
-
-from bench.bench_error import BenchError
 from bench.services import LoopbackRegistry
+from containers.registry.client import Repository
 
 _CHUNK: Final = 1 << 22
 _BLOCK: Final = 512
@@ -37,65 +37,39 @@ class PushRepository:
 
     def __init__(self, registry: LoopbackRegistry, path: str) -> None:
         self.name = f"{registry.address}/{path}"
-        self._url = f"http://{registry.address}/v2/{path}"
-        self._session = requests.Session()
+        self._folder = registry.data.parent
 
     def layer(self, files: Iterator[tuple[str, int]]) -> PushedLayer:
-        """Stream a layer of files of random bytes, given by path and size."""
-        plain, packed = hashlib.sha256(), hashlib.sha256()
-        size = 0
-
-        def blob() -> Iterator[bytes]:
-            nonlocal size
-            compress = zlib.compressobj(level=0, wbits=31)  # random bytes do not compress
+        """Push a layer of files of random bytes, given by path and size."""
+        plain, compress = hashlib.sha256(), zlib.compressobj(level=0, wbits=31)  # random bytes do not compress
+        with tempfile.TemporaryFile(dir=self._folder) as blob:
             for chunk in _archive(files):
                 plain.update(chunk)
-                if out := compress.compress(chunk):
-                    packed.update(out)
-                    size += len(out)
-                    yield out
-            out = compress.flush()
-            packed.update(out)
-            size += len(out)
-            yield out
-
-        digest = self._push(blob(), lambda: f"sha256:{packed.hexdigest()}")
+                blob.write(compress.compress(chunk))
+            blob.write(compress.flush())
+            size = blob.tell()
+            blob.seek(0)
+            digest = f"sha256:{hashlib.file_digest(blob, 'sha256').hexdigest()}"
+            blob.seek(0)
+            Repository(f"{self.name}@{digest}").push_blob(digest, size, blob)
         return PushedLayer(digest, size, f"sha256:{plain.hexdigest()}")
 
     def image(self, tag: str, layers: Sequence[PushedLayer]) -> str:
         """Push an image of pushed layers; return its reference."""
-        config = json.dumps(
-            {
-                "architecture": "amd64",
-                "os": "linux",
-                "config": {},
-                "rootfs": {"type": "layers", "diff_ids": [layer.diff_id for layer in layers]},
-            }
-        ).encode()
+        rootfs = {"type": "layers", "diff_ids": [layer.diff_id for layer in layers]}
+        config = json.dumps({"architecture": "amd64", "os": "linux", "config": {}, "rootfs": rootfs}).encode()
         digest = f"sha256:{hashlib.sha256(config).hexdigest()}"
-        self._push(iter([config]), lambda: digest)
+        reference = f"{self.name}:{tag}"
+        repository = Repository(reference)
+        repository.push_blob(digest, len(config), io.BytesIO(config))
         manifest = {
             "schemaVersion": 2,
             "mediaType": _MANIFEST,
             "config": {"mediaType": _CONFIG, "digest": digest, "size": len(config)},
             "layers": [{"mediaType": _LAYER, "digest": layer.digest, "size": layer.size} for layer in layers],
         }
-        url, headers = f"{self._url}/manifests/{tag}", {"Content-Type": _MANIFEST}
-        self._checked(self._session.put(url, data=json.dumps(manifest), headers=headers, timeout=60))
-        return f"{self.name}:{tag}"
-
-    def _push(self, content: Iterator[bytes], digest: Any) -> str:
-        """Upload a blob in one stream; its digest is known at the end."""
-        location = self._checked(self._session.post(f"{self._url}/blobs/uploads/", timeout=60)).headers["Location"]
-        location = self._checked(self._session.patch(location, data=content, timeout=600)).headers["Location"]
-        value: str = digest()
-        self._checked(self._session.put(location, params={"digest": value}, timeout=600))
-        return value
-
-    def _checked(self, response: requests.Response) -> requests.Response:
-        if not response.ok:
-            raise BenchError(f"{self.name}: the registry responds {response.status_code}: {response.text[:200]}")
-        return response
+        repository.put(tag, json.dumps(manifest).encode(), _MANIFEST)
+        return reference
 
 
 def _archive(files: Iterator[tuple[str, int]]) -> Iterator[bytes]:

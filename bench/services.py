@@ -18,7 +18,7 @@ import docker
 import requests
 from docker.errors import APIError, DockerException
 
-from bench.bench_error import BenchError
+from containers.errors import SlipwayError
 from containers.registry.reference import Reference
 from stacks.config.load import build
 from stacks.config.stack_config import StackConfig
@@ -56,12 +56,12 @@ class LoopbackRegistry:
         """Delete a manifest, ``host/path@digest``, and the tags that name it.
 
         Raises:
-            BenchError: the registry does not.
+            SlipwayError: the registry does not.
         """
         image = Reference.of(reference)
         response = requests.delete(f"http://{self.address}/v2/{image.path}/manifests/{image.digest}", timeout=60)
         if not response.ok:
-            raise BenchError(f"{reference}: the registry responds {response.status_code}: {response.text[:200]}")
+            raise SlipwayError(f"{reference}: the registry responds {response.status_code}: {response.text[:200]}")
 
 
 def uploaded(log: str) -> list[str]:
@@ -101,11 +101,11 @@ def registry(checkout: Checkout, folder: Path) -> Iterator[LoopbackRegistry]:
 
 @contextmanager
 def _failing(what: str) -> Iterator[None]:
-    """Raise BenchError, which begins with ``what``, where the engine's client fails in the block."""
+    """Raise SlipwayError, which begins with ``what``, where the engine's client fails in the block."""
     try:
         yield
     except DockerException as error:
-        raise BenchError(f"{what}: {error}") from None
+        raise SlipwayError(f"{what}: {error}") from None
 
 
 class MeasuredEngine:
@@ -125,17 +125,17 @@ class MeasuredEngine:
         """Check the free bytes on the disk of the engine's data, if it is on this machine.
 
         Raises:
-            BenchError: fewer than ``needed`` are free.
+            SlipwayError: fewer than ``needed`` are free.
         """
         root = self._client.info()["DockerRootDir"]
         if Path(root).is_dir() and (free := shutil.disk_usage(root).free) < needed:
-            raise BenchError(f"{root}: {free / 1e9:.0f} GB free, {needed / 1e9:.0f} GB needed for its images")
+            raise SlipwayError(f"{root}: {free / 1e9:.0f} GB free, {needed / 1e9:.0f} GB needed for its images")
 
     def build(self, folder: Path, name: str, arguments: Mapping[str, str]) -> None:
         """Build the image of a folder and push it.
 
         Raises:
-            BenchError: one of both fails.
+            SlipwayError: one of both fails.
         """
         self._build_and_push(name, path=str(folder), buildargs=dict(arguments))
 
@@ -143,7 +143,7 @@ class MeasuredEngine:
         """Pull an image for a platform, and return what a command prints in it.
 
         Raises:
-            BenchError: the image is not for the platform, or the command fails.
+            SlipwayError: the image is not for the platform, or the command fails.
         """
         with _failing(f"{image} for {platform}"):
             self._client.images.pull(image, platform=platform)
@@ -174,7 +174,7 @@ class MeasuredEngine:
     def _push(self, name: str) -> None:
         for line in self._client.images.push(name, stream=True, decode=True):
             if "error" in line:
-                raise BenchError(f"{name}: {line['error']}")
+                raise SlipwayError(f"{name}: {line['error']}")
 
     @contextmanager
     def pulled(self, reference: str) -> Iterator[None]:

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench import program
-from bench.bench_error import BenchError
 from bench.program import Program
 from bench.setting import BenchSetting
+from containers.errors import SlipwayError
 from containers.image.gpu.release_order import line, order
 from containers.image.registry_image import fetch
 from stacks import plan
@@ -112,13 +112,13 @@ def patch_pair(releases: Mapping[str, Mapping[str, Any]]) -> tuple[str, str]:
     Only then does a single layer change. ``releases`` are the rows of a table such as ``versions/torch.toml``.
 
     Raises:
-        BenchError: there is no such pair.
+        SlipwayError: there is no such pair.
     """
     newest_first = sorted(releases, key=order, reverse=True)
     for newer, older in itertools.pairwise(newest_first):
         if line(newer) == line(older) and releases[newer] == releases[older]:
             return older, newer
-    raise BenchError("no two patch releases of torch in stacks/versions/torch.toml want the same CUDA packages")
+    raise SlipwayError("no two patch releases of torch in stacks/versions/torch.toml want the same CUDA packages")
 
 
 def known_releases() -> Mapping[str, Mapping[str, Any]]:

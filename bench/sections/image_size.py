@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from bench import torch_images
-from bench.bench_error import BenchError
 from bench.figures import Measurement, Target
 from bench.setting import BenchSetting
 from cli.startup.measurement import Settings, Start, measure
+from containers.errors import SlipwayError
 from containers.image.registry_image import fetch
 from stacks.config.stack_file import read_stack
 from stacks.config.torch import TorchConfig
@@ -41,5 +41,5 @@ def run(setting: BenchSetting) -> Iterator[Measurement]:
 
 def _seconds(image: Start, phase: str) -> list[float]:
     if image.failed:
-        raise BenchError(f"{image.reference}: {image.failed}")
+        raise SlipwayError(f"{image.reference}: {image.failed}")
     return [run[phase] for run in image.runs[1:]]

@@ -17,7 +17,6 @@ import requests
 
 from bench import __main__ as bench_program
 from bench import private_engine, program, synthetic_images
-from bench.bench_error import BenchError
 from bench.figures import Measurement, Target, show, table, verdict
 from bench.measure import alternate, processor_seconds, resident, run
 from bench.sections import family_sizes
@@ -25,6 +24,7 @@ from bench.sections.engine_sharing import number_of_rounds
 from bench.services import LoopbackRegistry, uploaded
 from bench.torch_images import known_releases, patch_pair
 from cli.diff import stack_diff
+from containers.errors import SlipwayError
 from tests.fakes.registry import serve, skip_retry_waits
 
 AT_MOST = Target("<=", 1.15)
@@ -132,11 +132,11 @@ def test_processor_seconds_count_ended_descendants() -> None:
 
 
 def test_run_failing_or_missing_program_is_one_line(tmp_path: Path) -> None:
-    with pytest.raises(BenchError, match=r"failed \(3\): \.\.\.one \| two$"):
+    with pytest.raises(SlipwayError, match=r"failed \(3\): \.\.\.one \| two$"):
         run(["sh", "-c", "echo one; echo two; exit 3"], cwd=tmp_path, env=os.environ)
-    with pytest.raises(BenchError, match=r"^`no-such-program`: No such file or directory$"):
+    with pytest.raises(SlipwayError, match=r"^`no-such-program`: No such file or directory$"):
         run(["no-such-program"], cwd=tmp_path, env=os.environ)
-    with pytest.raises(BenchError, match=r"did not end within 0 s"):
+    with pytest.raises(SlipwayError, match=r"did not end within 0 s"):
         run(["sleep", "5"], cwd=tmp_path, env=os.environ, seconds=0.1)
 
 
@@ -149,7 +149,7 @@ def test_patch_pair_needs_the_same_packages() -> None:
         "2.11.1": {"cuda": "13.0", "triton": "2"},
     }
     assert patch_pair(releases) == ("2.10.0", "2.10.1")
-    with pytest.raises(BenchError, match="no two patch releases"):
+    with pytest.raises(SlipwayError, match="no two patch releases"):
         patch_pair({"2.9.0": {}})
     older, newer = patch_pair(known_releases())
     assert older.rpartition(".")[0] == newer.rpartition(".")[0]
@@ -219,7 +219,7 @@ def test_manifest_that_the_registry_keeps_is_an_error(monkeypatch: pytest.Monkey
     answers = iter((SimpleNamespace(ok=True), SimpleNamespace(ok=False, status_code=405, text="UNSUPPORTED")))
     monkeypatch.setattr(requests, "delete", lambda url, **_: deleted.append(url) or next(answers))
     there.delete(f"127.0.0.1:1/a/b@sha256:{'a' * 64}")
-    with pytest.raises(BenchError, match=r"^127\.0\.0\.1:1/a/b@\S+: the registry responds 405: UNSUPPORTED$"):
+    with pytest.raises(SlipwayError, match=r"^127\.0\.0\.1:1/a/b@\S+: the registry responds 405: UNSUPPORTED$"):
         there.delete(f"127.0.0.1:1/a/b@sha256:{'b' * 64}")
     assert deleted == [f"http://127.0.0.1:1/v2/a/b/manifests/sha256:{letter * 64}" for letter in "ab"]
 
