@@ -365,18 +365,20 @@ def _charts(config: KubernetesRunnersConfig) -> Iterator[str]:
             revision = (int(labels["version"]), labels["status"])
             latest[labels["name"]] = max(revision, latest.get(labels["name"], revision))
         for name, (_, status) in sorted(latest.items()):
-            why = ""
-            if status == "failed":
-                why = "Helm's last revision of the chart has failed: if this update leaves it so"
-            elif status.startswith("pending-"):
-                why = f"Helm's last revision of the chart is {status}: if no other update runs"
-            elif status == "deployed" and space == config.namespace and name in missing:
-                why = (
-                    "the scale set is gone, and Helm still has its chart, so that jobs get no runner: to have it again"
-                )
-            if why:
+            if why := _unfinished(status, gone=space == config.namespace and name in missing):
                 command = f"helm uninstall {name} --namespace {space}"
                 yield f"{space}/{name}: {why}, run `{command}`, then `pulumi up --refresh`"
+
+
+def _unfinished(status: str, *, gone: bool) -> str:
+    """Return why a chart is to be installed again, and when; empty if it is not. ``gone`` is its scale set."""
+    if status == "failed":
+        return "Helm's last revision of the chart has failed: if this update leaves it so"
+    if status.startswith("pending-"):
+        return f"Helm's last revision of the chart is {status}: if no other update runs"
+    if status == "deployed" and gone:
+        return "the scale set is gone, and Helm still has its chart, so that jobs get no runner: to have it again"
+    return ""
 
 
 def _log(config: KubernetesRunnersConfig) -> str:
