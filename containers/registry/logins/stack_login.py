@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from containers.errors import SlipwayError
 from containers.registry.credentials import Login
 from containers.registry.logins import docker_login
-from containers.registry.logins.login_sources import LoginSources
 
 _KEY: Final = "slipway:registry"
 
@@ -21,6 +21,28 @@ _IDENTITIES: Final = ("containers.registry.logins.azure_login", "containers.regi
 Each has ``WAYS``, what to set to have the identity, ``HOSTS``, its registries, ``USER``, the user name of its logins,
 ``available()``, whether this machine has the identity, without a request, and ``login(host)``.
 """
+
+
+@dataclass(frozen=True)
+class LoginSources:
+    """Where the login of a registry comes from, as its configuration says.
+
+    Attributes:
+        host: the registry's host, and its port if there is one.
+        username: the given user name; None for none.
+        password: the given password; None for none, and empty for one that is encrypted and not read.
+        variables: the environment variables with the user name and the password; none for a kind without such.
+        anonymous: whether the registry may accept an anonymous push.
+        identity: the module that logs in with the program's identity, such as
+            ``containers.registry.logins.azure_login``; empty for none.
+    """
+
+    host: str
+    username: str | None
+    password: str | None = field(repr=False)
+    variables: Sequence[str]
+    anonymous: bool = True
+    identity: str = ""
 
 
 class LoginRegistry(Protocol):

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
-from containers.registry.logins.login_sources import LoginSources
+from containers.registry.logins.stack_login import LoginSources
 from containers.registry.reference import Reference
 from stacks.config.model import ENCRYPTED, NonEmpty, Repository, Secret
 from stacks.config.registries.registry_model import RegistryConfig

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from containers.registry.logins.login_sources import LoginSources
+from containers.registry.logins.stack_login import LoginSources
 from stacks.config.model import Model
 
 
