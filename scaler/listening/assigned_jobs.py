@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import threading
+import zlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
@@ -26,6 +27,9 @@ _MOST_RUNNERS = 3000
 A lost message leaves a busy one for ever.
 """
 
+_MOST_TAKEN = 500
+"""Most messages that are known again: GitHub sends again what is not deleted, also in the next session."""
+
 _NAMELESS = -(1 << 62)
 """The id of the first job that is counted without a message about it. Those of messages are their requests, negated."""
 
@@ -39,7 +43,8 @@ class AssignedJobs:
     ``session`` is the id of the set's session. ``last`` is the newest message. ``assigned`` and ``running`` are its
     numbers of jobs; None before the first. ``waiting`` has the jobs without a runner, by request, ``busy`` the requests
     by runner, ``ended`` the requests and the runners that are done with, ``failed`` the repository and workflow run by
-    runner. ``lost`` are workflow runs that lost a machine. ``nameless`` is since when the others wait.
+    runner. ``lost`` are workflow runs that lost a machine. ``nameless`` is since when the others wait. ``taken`` are
+    checksums of messages.
     """
 
     session: str = ""
@@ -52,6 +57,7 @@ class AssignedJobs:
     failed: dict[str, tuple[str, int]] = field(default_factory=dict)
     lost: dict[int, None] = field(default_factory=dict)
     nameless: list[float] = field(default_factory=list)
+    taken: dict[int, None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._lock = threading.RLock()
@@ -66,9 +72,10 @@ class AssignedJobs:
     def take(self, message: Mapping[str, Any], now: float) -> list[int]:
         """Take a message (types.go:98 of actions/scaleset at 6ce0259); return the requests of jobs to acquire.
 
-        What has another shape costs itself alone.
+        What has another shape costs itself alone. One that comes again has numbers of before.
         """
         available = []
+        checksum = zlib.crc32(json.dumps(message, sort_keys=True).encode())
         with self._lock:
             for one in _parts(message):
                 try:
@@ -78,8 +85,9 @@ class AssignedJobs:
                         self._note(one, now)
                 except _SHAPE:
                     continue
-            if _number(message) > self.last:
+            if _number(message) > self.last and checksum not in self.taken:
                 self._count(message.get("statistics"))
+            self.taken = dict.fromkeys([*self.taken, checksum][-_MOST_TAKEN:])
             self._fit(now)
         return available
 
@@ -133,7 +141,8 @@ class AssignedJobs:
                 for request, job in self.waiting.items()
             }
             known = {each.name: getattr(self, each.name) for each in fields(self)}
-            return json.dumps({**known, "waiting": rows, "ended": [*self.ended], "lost": [*self.lost]})
+            lists = {name: [*known[name]] for name in ("ended", "lost", "taken")}
+            return json.dumps({**known, "waiting": rows, **lists})
 
     @classmethod
     def of(cls, text: str) -> AssignedJobs:
@@ -150,6 +159,7 @@ class AssignedJobs:
                 failed={str(name): (str(where), int(run)) for name, (where, run) in known["failed"].items()},
                 lost=dict.fromkeys(map(int, known.get("lost", ()))),
                 nameless=[float(since) for since in known["nameless"]],
+                taken=dict.fromkeys(map(int, known.get("taken", ()))),
             )
         except _SHAPE:
             return cls()

@@ -212,6 +212,20 @@ def test_message_twice_or_late_changes_no_number() -> None:
     assert known.failed_on({"i-1", "i-2"}) == [("i-1", "acme/images", 7)]
 
 
+def test_message_again_in_the_next_session_changes_no_number() -> None:
+    known = AssignedJobs()
+    known.begin("s", {"totalAssignedJobs": 0, "totalRunningJobs": 0}, START)
+    old = message(7, 3, 0, ("JobAssigned", 11, ""))
+    known.take(old, START)
+    assert len(known.jobs() or []) == 3
+    known = AssignedJobs.of(known.text())
+    known.begin("t", {"totalAssignedJobs": 0, "totalRunningJobs": 0}, START + 900)
+    known.take(old, START + 900)
+    assert known.jobs() == []
+    known.take({**old, "statistics": message(7, 1, 0)["statistics"]}, START + 900)  # GitHub says the numbers of now
+    assert len(known.jobs() or []) == 1
+
+
 def test_next_listener_knows_since_when_jobs_wait() -> None:
     known = AssignedJobs()
     known.begin("s", {"totalAssignedJobs": 3, "totalRunningJobs": 0}, START)
