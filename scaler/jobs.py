@@ -9,9 +9,9 @@ The states of a job's row:
 - ``failed``: it failed on a runner. If that runner is ``lost``, the job is run again.
 - ``again``: it was run again, or cannot be.
 
-There are three more rows. :data:`STATUS` has all that the keeper's last round knew of jobs and machines.
-:data:`LISTENER` has all that the listener knows of its scale set. :data:`SHORTAGE` says since when machines are missing
-that nobody waits for.
+There are four more rows. :data:`STATUS` has all that the keeper's last round knew of jobs and machines.
+:data:`LISTENER` has all that the listener knows of its scale set. :data:`LEASE` says which listener works with the
+table. :data:`SHORTAGE` says since when machines are missing that nobody waits for.
 
 A row stays for as long as its job can be queued. Its state changes only as :data:`_FROM` allows, so a delivery that is
 late, repeated or replayed does nothing.
@@ -33,6 +33,9 @@ STATUS = "status"
 
 LISTENER = "listener"
 """The id and the state of the row with what the listener knows."""
+
+LEASE = "lease"
+"""The id and the state of the row that says which listener works with the table."""
 
 SHORTAGE = "shortage"
 """The id and the state of the row with the last :class:`Shortage`."""
@@ -220,6 +223,27 @@ class Jobs:
         """Keep what the listener knows, for the next one: compressed, as DynamoDB counts the bytes of each write."""
         self._note(LISTENER, LISTENER, _LONGEST_LIFE, {"known": {"B": zlib.compress(known.encode())}})
 
+    def lead(self, listener: str, former: str, silent: str) -> str:
+        """Note that a listener works with this table; return "", or the last note of another one that does.
+
+        ``listener`` is the name of one alone. It takes over where the last note begins with ``former``, or is the
+        ``silent`` one.
+        """
+        try:
+            self._client.put_item(
+                **self._row(LEASE, LEASE, LONGEST_QUEUED, {"note": {"S": f"{listener} {time.time()}"}}),
+                ConditionExpression="attribute_not_exists(note) OR begins_with(note, :former) OR note = :silent",
+                ExpressionAttributeValues={":former": {"S": former}, ":silent": {"S": silent or "none"}},
+                ReturnValuesOnConditionCheckFailure="ALL_OLD",
+            )
+        except self._client.exceptions.ConditionalCheckFailedException as refused:
+            return str(refused.response["Item"]["note"]["S"])
+        return ""
+
+    def leave(self) -> None:
+        """Note that no listener works with this table any more."""
+        self._note(LEASE, "taken", 0)
+
     def note_shortage(self, shortage: Shortage) -> None:
         """Note that too few machines wait for jobs, or that there may be no more of them."""
         times = {key: {"N": str(int(time))} for key, time in asdict(shortage).items()}
@@ -248,9 +272,9 @@ class Jobs:
         request: dict[str, Any] = {
             "TableName": self._table,
             "ConsistentRead": True,
-            "FilterExpression": "NOT #s IN (:taken, :again, :status)",
+            "FilterExpression": "NOT #s IN (:taken, :again, :status, :lease)",
             "ExpressionAttributeNames": {"#s": "state"},
-            "ExpressionAttributeValues": {f":{name}": {"S": name} for name in ("taken", "again", STATUS)},
+            "ExpressionAttributeValues": {f":{name}": {"S": name} for name in ("taken", "again", STATUS, LEASE)},
         }
         for page in pages(self._client, "scan", **request):
             for row in page["Items"]:

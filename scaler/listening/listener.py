@@ -2,7 +2,8 @@
 
 One thread waits for messages, and requests machines at once by what the last round read. The other one does a round
 each minute, and soon after a message. Only one listener of a stack runs at a time (reserved concurrency): the next one
-starts with the minute in which this one ends. It finds in the table what this one knew. Each of several sets has its
+starts with the minute in which this one ends. It finds in the table what this one knew. Two functions may run all the
+same, as while one replaces the other: then one listener works, and the other one waits. Each of several sets has its
 own two threads, table and groups: none knows of another.
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import threading
 import time
 from collections import Counter
@@ -47,6 +49,9 @@ GitHub takes 5,000 an hour of an App or a user. The others are for the first rou
 
 _AT_ONCE = 32
 """Most machines that are registered at a time: at half a second each, 3,800 a minute."""
+
+_SILENT_SECONDS = 150.0
+"""Seconds after which a listener is no more that notes nothing. One that works notes something before each round."""
 
 _LONGEST_PAUSE = 30.0
 """Most seconds until the next attempt after a refusal."""
@@ -216,6 +221,10 @@ class Listener:
         self._jobs = Jobs(client("dynamodb"), environment["JOBS"])
         webhook, retries = "WEBHOOK" in environment, int(environment["RETRIES"])
         self._source = _Source(self._set, AssignedJobs(), webhook, retries)
+        # The former listener of this function is over: Lambda runs one at a time (reserved concurrency).
+        self._former = f"{environment.get('AWS_LAMBDA_FUNCTION_NAME', secrets.token_hex(8))} "
+        self._own = f"{self._former}{secrets.token_hex(8)}"
+        self._other, self._since = "", 0.0
         self._wake = threading.Event()
         self._known = self._listens = False
         self._done: list[int] = []
@@ -223,19 +232,26 @@ class Listener:
         self._keepers: list[ListeningKeeper] = []
 
     def run(self, seconds: float) -> None:
-        """Listen for some seconds, and do rounds."""
+        """Listen for some seconds, and do rounds, unless another listener works until then."""
         self._end = time.time() + seconds
+        while not self._leads():
+            if self._end - time.time() < _SPACING:
+                return
+            time.sleep(_SPACING)
         listening = threading.Thread(target=self._listen, daemon=True)
         listening.start()
         self._wake.wait(self.spacing)  # the first round decides by what GitHub says, if it does
-        while time.time() < self._end:
-            begun = time.time()
-            self._wake.clear()
-            self._round()
-            time.sleep(max(min(begun + self.spacing, self._end) - time.time(), 0))
-            self._wake.wait(max(min(begun + _MINUTE, self._end) - time.time(), 0))
-        listening.join(_LONGEST_PAUSE)
-        self._close()
+        try:
+            while time.time() < self._end and self._leads():
+                begun = time.time()
+                self._wake.clear()
+                self._round()
+                time.sleep(max(min(begun + self.spacing, self._end) - time.time(), 0))
+                self._wake.wait(max(min(begun + _MINUTE, self._end) - time.time(), 0))
+        finally:  # also where a round fails: the next listener begins at once
+            self._end = min(self._end, time.time())
+            listening.join(_LONGEST_PAUSE)
+            self._close()
 
     @property
     def spacing(self) -> float:
@@ -247,13 +263,34 @@ class Listener:
         self._keepers = [*self._keepers[-1:], keeper]
         keeper.round()
 
+    def _leads(self) -> bool:
+        """Return whether this listener works with the table, and note that it does.
+
+        Another one is no more once this one has seen no new note of it for a while: clocks may differ. Without an
+        answer of the table, all is as before: a machine that Auto Scaling ends is to be held in an outage, too.
+        """
+        with refusal("note who works"):
+            is_silent = time.monotonic() - self._since > _SILENT_SECONDS
+            other = self._jobs.lead(self._own, self._former, self._other if is_silent else "")
+            if not other:
+                self._former = self._own
+            elif other != self._other:
+                self._since = time.monotonic()
+                log("waits", why=f"another listener works for {self._name}")
+            self._other = other
+        return not self._other
+
     def _close(self) -> None:
-        """End the session, so that the next listener begins at once."""
+        """End the session, so that the next listener begins at once; another one that works by now keeps its own."""
+        if self._other:
+            return
         if session := self._source.assigned.session:
             with refusal("end the session"):
                 self._set.close(session)
                 self._source.assigned.session = ""
                 self._jobs.note_listener(self._source.assigned.text())
+        with refusal("leave"):
+            self._jobs.leave()
 
     def _listen(self) -> None:
         """Take messages until the end, whatever GitHub answers."""

@@ -42,7 +42,29 @@ class Killed(BaseException):
 
 
 class ConditionalCheckFailedException(Exception):
-    """DynamoDB's answer where a condition does not hold."""
+    """DynamoDB's answer where a condition does not hold, with the row that is there."""
+
+    def __init__(self, row: Mapping[str, Any] | None) -> None:
+        super().__init__("The conditional request failed")
+        self.response = {"Item": row}
+
+
+def holds(condition: str, row: Mapping[str, Any] | None, names: Mapping[str, str], values: Mapping[str, Any]) -> bool:
+    """Tell whether a row fits a part of a condition: it lacks an attribute, or that begins with, or is, a value."""
+    for part in condition.split(" OR "):
+        words = re.findall(r"[#:]?\w+", part)
+        given = [values[word] for word in words if word.startswith(":")]
+        name = words[0] if words[0] not in {"attribute_not_exists", "begins_with"} else words[1]
+        known = (row or {}).get(names.get(name, name))
+        if words[0] == "attribute_not_exists":
+            fits = known is None
+        elif words[0] == "begins_with":
+            fits = known is not None and known["S"].startswith(given[0]["S"])
+        else:
+            fits = known in given
+        if fits:
+            return True
+    return False
 
 
 @dataclass
@@ -473,17 +495,17 @@ class Client:
         TableName: str,  # noqa: N803
         Item: dict[str, Any],  # noqa: N803
         ConditionExpression: str = "",  # noqa: N803
+        ExpressionAttributeNames: Mapping[str, str] | None = None,  # noqa: N803
         ExpressionAttributeValues: Mapping[str, Any] | None = None,  # noqa: N803
         **_: Any,
     ) -> None:
         table = self._world.rows(TableName)
         row = table.get(Item["id"]["S"])
-        states = [value["S"] for value in (ExpressionAttributeValues or {}).values()]
-        allowed = not ConditionExpression or (row is None and "attribute_not_exists" in ConditionExpression)
-        if not allowed and not (row and row["state"]["S"] in states):
-            raise ConditionalCheckFailedException
+        names, values = ExpressionAttributeNames or {}, ExpressionAttributeValues or {}
+        if ConditionExpression and not holds(ConditionExpression, row, names, values):
+            raise ConditionalCheckFailedException(row)
         table[Item["id"]["S"]] = Item
 
     def do_scan(self, *, TableName: str, **_: Any) -> Any:  # noqa: N803
         rows = self._world.rows(TableName).values()
-        return {"Items": [row for row in rows if row["state"]["S"] not in {"taken", "again", "status"}]}
+        return {"Items": [row for row in rows if row["state"]["S"] not in {"taken", "again", "status", "lease"}]}

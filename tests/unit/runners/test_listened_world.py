@@ -48,11 +48,12 @@ class OneSet:
                 self.ends = world.now + LIFE
                 self.one = listener.Listener(world.sets[self.name])
                 self.one._end = self.ends + MINUTE
-            for _ in range(20):
-                last = self.one._source.assigned.last
-                if not self.one._attend() or self.one._source.assigned.last == last:
-                    break
-            self.one._round()
+            if self.one._leads():
+                for _ in range(20):
+                    last = self.one._source.assigned.last
+                    if not self.one._attend() or self.one._source.assigned.last == last:
+                        break
+                self.one._round()
         world.killed_at = float("inf")
 
 
@@ -156,6 +157,56 @@ CASES: Mapping[str, dict[str, Any]] = {
 def test_no_job_of_two_sets_is_lost_and_no_machine_shared(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for seed in range(HISTORIES):
         check(played(seed, monkeypatch, **CASES[case]), f"{case}, history {seed}")
+
+
+def test_listener_follows_a_killed_one_of_its_function(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = ListenedWorld(0, Faults(0.0, (0.0, 0.0), 0.0), 0, SETS, Mess())
+    function = {**SETS["small"], "AWS_LAMBDA_FUNCTION_NAME": "keeper"}
+    with on_clock_of(world, monkeypatch):
+        former, other, next_one = (
+            listener.Listener(each) for each in (function, {**function, "AWS_LAMBDA_FUNCTION_NAME": "keep"}, function)
+        )
+        assert (former._leads(), other._leads(), next_one._leads()) == (True, False, True)
+        assert (former._leads(), other._leads(), next_one._leads()) == (False, False, True)
+
+
+def test_failed_round_lets_the_next_listener_begin_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = ListenedWorld(0, Faults(0.0, (0.0, 0.0), 0.0), 0, SETS, Mess())
+    with on_clock_of(world, monkeypatch):
+        failed = listener.Listener(SETS["small"])
+        monkeypatch.setattr(failed, "_listen", failed._attend)
+        monkeypatch.setattr(failed, "_round", [].pop)
+        with pytest.raises(IndexError):
+            failed.run(LIFE)
+        assert failed._source.assigned.session == world.told["small"].session == ""
+        assert listener.Listener(SETS["small"])._leads()
+
+
+def test_second_listener_works_once_the_first_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = ListenedWorld(0, Faults(0.0, (0.0, 0.0), 0.0), 0, SETS, Mess(revoked=(3 * MINUTE, 6 * MINUTE)))
+
+    def minute(*sets: OneSet) -> list[listener.Listener]:
+        world.now += MINUTE
+        for each in sets:
+            each.minute(dead=False, killed=False)
+        return [each.one for each in sets if each.one]
+
+    with on_clock_of(world, monkeypatch):
+        sets = [OneSet(world, "small") for _ in range(3)]
+        for _ in range(10):  # in some of these minutes, GitHub refuses both
+            first, second = minute(*sets[:2])
+            assert (len(first._keepers) > 0, second._keepers) == (True, [])
+        session = world.told["small"].session
+        assert first._source.assigned.session == session != second._source.assigned.session == ""
+        for _ in range(4):
+            minute(sets[1])
+        assert session != world.told["small"].session == second._source.assigned.session != ""
+        assert not first._leads()
+        first._close()
+        assert second._source.assigned.session == world.told["small"].session
+        second._close()
+        (third,) = minute(sets[2])
+        assert third._source.assigned.session == world.told["small"].session != ""
 
 
 def test_full_set_does_not_use_machines_of_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
