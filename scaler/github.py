@@ -199,8 +199,7 @@ class GitHub:
         for state in ("queued", "in_progress"):
             answer = self._send("GET", f"/repos/{repository}/actions/runs?status={state}&per_page={_MOST_RUNS}")
             for run in member(answer, "workflow_runs"):
-                path = f"/repos/{repository}/actions/runs/{int(member(run, 'id'))}/jobs?per_page=100"
-                jobs = member(self._send("GET", path), "jobs")
+                jobs = self.jobs_of(repository, int(member(run, "id")))
                 yield from (job for job in jobs if member(job, "status") == "queued")
 
     def ends(self, release: str) -> str | None:

@@ -197,9 +197,9 @@ class Jobs:
         """Note that a job no longer waits, whether or not it has a row."""
         self._put(job, "taken")
 
-    def fail(self, job: Job, runner: str) -> None:
+    def fail(self, job: int, repository: str, runner: str) -> None:
         """Note that a job failed on a runner, as of now. It is run again if the runner is lost."""
-        self._put(replace(job, since=time.time()), "failed", {"runner": {"S": runner}})
+        self._put(Job(job, repository, time.time()), "failed", {"runner": {"S": runner}})
 
     def note_rerun(self, job: Job) -> None:
         """Note that a failed job was run again, or cannot be."""

@@ -102,7 +102,7 @@ def _noted(delivery: _Delivery) -> Answer:
     if delivery.action == "queued":
         return _answer(202, "noted" if jobs.queue(job) else "known, or too old")
     if delivery.action == "completed" and _failed(delivery):
-        jobs.fail(job, delivery.runner)
+        jobs.fail(job.id, job.repository, delivery.runner)
         return _answer(202, "noted")
     if delivery.action in {"in_progress", "completed"}:
         jobs.dequeue(job)

@@ -192,7 +192,7 @@ class ListeningKeeper(Keeper):
             with refusal("find the job", runner=runner):
                 for job in self._github.jobs_of(repository, run):
                     if job.get("runner_name") == runner and int(job["run_attempt"]) <= self._source.retries:
-                        self._jobs.fail(Job(int(job["id"]), repository, time.time()), runner)
+                        self._jobs.fail(int(job["id"]), repository, runner)
                 self._source.assigned.settle(runner)
         super()._rerun(rows)
 

@@ -94,8 +94,10 @@ class World:
 
     def _runs(self, query: dict[str, list[str]], *, jobs: bool) -> dict[str, Any]:
         """Return the one workflow run that is queued, or its jobs."""
-        listed: list[Any] = self.queue if jobs else [{"id": 7}] * (query["status"] == ["queued"])
-        return {"total_count": len(listed), "jobs" if jobs else "workflow_runs": listed}
+        if not jobs:
+            return {"workflow_runs": [{"id": 7}] * (query["status"] == ["queued"])}
+        first = 100 * (int(query.get("page", ["1"])[0]) - 1)
+        return {"total_count": len(self.queue), "jobs": self.queue[first : first + 100]}
 
     def _deliveries(self, query: dict[str, list[str]]) -> list[dict[str, Any]]:
         """Return the page that starts at the delivery of ``cursor``."""

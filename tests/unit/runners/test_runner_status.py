@@ -198,7 +198,8 @@ def test_status_with_githubs_queue_names_every_job(
 ) -> None:
     monkeypatch.setenv("GH_TOKEN", TOKEN)
     queued = {"status": "queued", "name": "test", "created_at": ago(9)}
-    site.github.queue = [
+    site.github.queue = [  # the first hundred are of the first page
+        *({**queued, "id": 100 + number, "labels": ["h100"], "status": "completed"} for number in range(100)),
         {**queued, "id": 1, "labels": [SPACE, "h100"]},
         {**queued, "id": 2, "labels": ["h100"], "created_at": ago(3)},
         {**queued, "id": 3, "labels": ["h200"]},
