@@ -21,7 +21,7 @@ from typing import IO, Final, NamedTuple
 from containers import budget
 from containers.errors import SlipwayError
 from containers.image.binaries import plugin_table
-from containers.image.elf import loadable
+from containers.image.elf import dynamic, header, loadable
 from containers.image.elf.dynamic import (
     FLAGS,
     FLAGS_1,
@@ -47,7 +47,7 @@ from containers.image.elf.header import (
     ElfHeader,
     part,
 )
-from containers.image.elf.memory import PAGE, Memory, Segment, Unloadable
+from containers.image.elf.memory import PAGE, RUN, Segment, Unloadable
 from containers.image.extensions import numpy_api
 from containers.image.extensions.numpy_api import NumpyBuild
 from containers.image.gpu import gpu_code
@@ -61,7 +61,6 @@ _LARGEST: Final = 8 << 30
 _CHUNK: Final = 1 << 20
 _AT_ONCE: Final = 1 << 12
 """Symbols between two looks at the budget."""
-_EXECUTABLE: Final = 1
 _LARGEST_PAGE: Final = 64 << 10
 """Bytes of the largest page of a kernel that containers run on: of aarch64."""
 _READ_ONLY_DATA: Final = b".rodata"
@@ -93,8 +92,8 @@ class ElfMachine(NamedTuple):
         return name if self.bits == 64 or self.number in {3, 40} else f"{name} ({self.bits} bits)"
 
 
-X86_64: Final = ElfMachine(62, 64)
-AARCH64: Final = ElfMachine(183, 64)
+X86_64: Final = ElfMachine(header.X86_64, 64)
+AARCH64: Final = ElfMachine(header.AARCH64, 64)
 I386: Final = ElfMachine(3, 32)
 ARM: Final = ElfMachine(40, 32)
 PLATFORM_MACHINES: Final[Mapping[str, ElfMachine]] = {
@@ -116,8 +115,8 @@ _MACHINES: Final[Mapping[int, str]] = {
     21: "powerpc64",
     22: "s390x",
     40: "arm",
-    62: "x86-64",
-    183: "aarch64",
+    header.X86_64: "x86-64",
+    header.AARCH64: "aarch64",
     _CUDA: "NVIDIA GPU",
     224: "AMD GPU",
     243: "riscv",
@@ -255,20 +254,23 @@ def _loaded(content: IO[bytes], file: ElfHeader, size: int, machine: ElfMachine)
     # A library that can be run has an interpreter as well: libc.so.6.
     by_kernel = file.kind == PROGRAM or (bool(file.of(INTERPRETER)) and file.entry != 0)
     named = loadable.interpreter(content, file) if by_kernel else ""
-    if not segments or (not by_kernel and loadable.is_static(content, file, segments[-1])):
-        loadable.check_static(content, file, size, named)
+    if not segments or (not by_kernel and dynamic.is_static(content, file, size)):
+        memory = loadable.memory_of(content, file, size, by_kernel=True)
+        loadable.check_static(file, memory, named)
+        if segments:
+            Dynamic(memory, file).relocate()
         return Binary(size, machine, "static", gpu_code=codes, page=mapped[0])
     if mapped[0] < PAGE:  # nobody knows what would be where
         return Binary(size, machine, "program" if by_kernel else "library", named, gpu_code=codes, page=mapped[0])
     memory = loadable.memory_of(content, file, size, by_kernel=by_kernel)
-    tables = _Tables(file, memory, segments[-1])
+    tables = _Tables(memory, file)
     needed = list(tables.names())
     soname = tables.name(SONAME)
     kind = "program" if file.kind == PROGRAM or (by_kernel and not soname) else "library"
     if kind == "library" and loadable.is_of_other_system(file, needed):
         return Binary(size, machine)
     loadable.check_parts(file, memory, named, needed, is_program=kind == "program")
-    tables.entries.check(segments[-1], file, is_program=kind == "program")
+    tables.check(is_program=kind == "program")
     defined, undefined = tables.symbols()
     return Binary(
         size,
@@ -277,9 +279,9 @@ def _loaded(content: IO[bytes], file: ElfHeader, size: int, machine: ElfMachine)
         named,
         soname,
         tuple(needed),
-        tables.name(RPATH) if RPATH in tables.entries else None,
-        tables.name(RUNPATH) if RUNPATH in tables.entries else None,
-        bool(tables.entries.value(FLAGS_1) & _NODEFLIB),
+        tables.name(RPATH) if RPATH in tables else None,
+        tables.name(RUNPATH) if RUNPATH in tables else None,
+        bool(tables.value(FLAGS_1) & _NODEFLIB),
         tuple(tables.versions_needed()),
         tables.versions_provided(),
         defined,
@@ -289,7 +291,7 @@ def _loaded(content: IO[bytes], file: ElfHeader, size: int, machine: ElfMachine)
         _system_folders(content) if _LOADER.fullmatch(soname) else (),
         *mapped,
         _has_executable_stack(file, machine),
-        _static_tls(file, tables.entries.value(FLAGS)),
+        _static_tls(file, tables.value(FLAGS)),
         numpy_api.build(_read_only_data(file, content)) if numpy_api.NEEDED in undefined else None,
         of_glibc=loadable.of_glibc(file) if kind == "library" else "",
     )
@@ -311,7 +313,7 @@ def _has_executable_stack(file: ElfHeader, machine: ElfMachine) -> bool:
     Source: bminor/glibc 04277e0, sysdeps/aarch64/stackinfo.h and sysdeps/x86_64/stackinfo.h (`DEFAULT_STACK_PERMS`).
     """
     flags = [segment.flags for segment in file.of(STACK)]
-    return bool(flags[-1] & _EXECUTABLE) if flags else machine != AARCH64
+    return bool(flags[-1] & RUN) if flags else machine != AARCH64
 
 
 def _static_tls(file: ElfHeader, flags: int) -> int:
@@ -357,55 +359,51 @@ def _system_folders(content: IO[bytes]) -> tuple[str, ...]:
     return tuple(match.group().decode().rstrip("\0").split("\0")) if match else ()
 
 
-class _Tables:
-    """The tables that a dynamic segment names."""
-
-    def __init__(self, file: ElfHeader, memory: Memory, segment: Segment) -> None:
-        self._file, self._memory = file, memory
-        self.entries = Dynamic(memory, segment, file)
+class _Tables(Dynamic):
+    """The tables that a dynamic section names."""
 
     def name(self, tag: int) -> str:
         """Return the name of a tag; empty without one, or one that the loader does not find."""
         with suppress(Unloadable):
-            return self.entries.text(self.entries.value(tag)) if tag in self.entries else ""
+            return self.text(self.value(tag)) if tag in self else ""
         return ""
 
     def names(self) -> Iterator[str]:
         """Yield the names of the needed libraries."""
-        return map(self.entries.text, self.entries.needed)
+        return map(self.text, self.needed)
 
     def versions_needed(self) -> Iterator[Version]:
         """Yield the symbol versions that the file needs of others. The loader counts none of them."""
-        for place, (version, _, file, first, _) in self.entries.chain(VERNEED, "HHIII"):
-            if version != 1 and place == self.entries.value(VERNEED):
+        for place, (version, _, file, first, _) in self.chain(VERNEED, "HHIII"):
+            if version != 1 and place == self.value(VERNEED):
                 raise Unloadable(f"malformed: a need of versions has version {version}")
-            library = self.entries.text(file)
-            for _, (number, flags, _, name, _) in self.entries.following(place + first, "IHHII"):
+            library = self.text(file)
+            for _, (number, flags, _, name, _) in self.following(place + first, "IHHII"):
                 yield Version(library, self._version(number, name), bool(flags & _WEAK_VERSION))
 
     def versions_provided(self) -> frozenset[str] | None:
         """Return the symbol versions that the file defines."""
-        if VERDEF not in self.entries:
+        if VERDEF not in self:
             return None
         names = set()
-        for place, (_, _, _, _, number, first, _) in self.entries.chain(VERDEF, "HHHHIII"):
+        for place, (_, _, _, _, number, first, _) in self.chain(VERDEF, "HHHHIII"):
             with suppress(Unloadable):  # the loader reads the name of none that it does not search
-                names.add(self._version(number, self.entries.unpack(place + first, "II")[0]))
+                names.add(self._version(number, self.unpack(place + first, "II")[0]))
         return frozenset(names)
 
     def _version(self, number: int, place: int) -> str:
         """Return the name of a version, by which and by whose hash the loader compares."""
-        name = self.entries.text(place)
+        name = self.text(place)
         return name if sysv_hash(name.encode(errors="surrogateescape")) == number else f"{name} with hash {number:#x}"
 
     def symbols(self) -> tuple[array[int], bytes]:
         """Return hashes of the names of defined symbols, and the names of undefined ones that are not weak."""
         defined: array[int] = array("Q")
         undefined = bytearray()
-        wide = self._file.wide
-        layout = struct.Struct(self._file.order + ("IBBHQQ" if wide else "IIIBBH"))
-        address = self.entries.value(SYMTAB)
-        table = self._memory.read(address, self.entries.symbol_count * layout.size)
+        wide = self.file.wide
+        layout = struct.Struct(self.file.order + ("IBBHQQ" if wide else "IIIBBH"))
+        address = self.value(SYMTAB)
+        table = self.memory.read(address, self.symbol_count * layout.size)
         strings = self._strings(table, layout)
         end = strings.find
         part = layout.size * _AT_ONCE
@@ -428,10 +426,10 @@ class _Tables:
 
     def _strings(self, table: bytes, layout: struct.Struct) -> bytes:
         """Return the names up to that of the last symbol: the loader does not look at the size of all."""
-        start = self.entries.value(STRTAB)
-        names = struct.Struct(f"{self._file.order}I{layout.size - 4}x")
+        start = self.value(STRTAB)
+        names = struct.Struct(f"{self.file.order}I{layout.size - 4}x")
         last = max((name for (name,) in names.iter_unpack(table)), default=0)
-        stated = self.entries.value(STRSZ)
-        if last < stated <= self._memory.available(start):
-            return self._memory.read(start, stated)
-        return self._memory.read(start, last) + self._memory.text(start + last) + b"\0"
+        stated = self.value(STRSZ)
+        if last < stated <= self.memory.available(start):
+            return self.memory.read(start, stated)
+        return self.memory.read(start, last) + self.memory.text(start + last) + b"\0"

@@ -11,12 +11,12 @@ import struct
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import IO, Final, NamedTuple
 
 from containers import budget
-from containers.image.elf.header import PROGRAM, SYMBOLS, TLS, ElfHeader
+from containers.image.elf.header import AARCH64, DYNAMIC, PROGRAM, SYMBOLS, TLS, X86_64, ElfHeader
 from containers.image.elf.loadable import check_code
-from containers.image.elf.memory import WRITE, Memory, Segment, Unloadable
+from containers.image.elf.memory import READ, WRITE, Memory, Unloadable, up
 
 NEEDED, HASH, STRTAB, SYMTAB, STRSZ, SONAME, RPATH, RUNPATH = 1, 4, 5, 6, 10, 14, 15, 29
 FLAGS, GNU_HASH, FLAGS_1, VERDEF, VERNEED, VERSYM = 30, 0x6FFFFEF5, 0x6FFFFFFB, 0x6FFFFFFC, 0x6FFFFFFE, 0x6FFFFFF0
@@ -26,8 +26,8 @@ _PLTRELSZ, _RELA, _RELASZ, _RELAENT, _INIT, _FINI, _REL, _RELENT, _PLTREL, _TEXT
 _INIT_ARRAY, _FINI_ARRAY, _INIT_ARRAYSZ, _FINI_ARRAYSZ, _RELRSZ, _RELR, _RELRENT, _RELACOUNT = (
     *(25, 26, 27, 28, 35, 36, 37, 0x6FFFFFF9),
 )
-_HAS_TEXTREL, _NOW, _NOW_1 = 4, 8, 1
-"""Flags, the last one of DT_FLAGS_1."""
+_HAS_TEXTREL, _NOW, _NOW_1, _PIE_1 = 4, 8, 1, 0x08000000
+"""Flags, the last two of DT_FLAGS_1."""
 _PLTGOT, _BIND_NOW = 3, 24
 
 _PAIRS: Final[Sequence[tuple[int, int, str]]] = (
@@ -71,13 +71,13 @@ class _Machine(NamedTuple):
 
 
 _MACHINES: Final[Mapping[int, _Machine]] = {
-    62: _Machine(
+    X86_64: _Machine(
         frozenset({0, 1, 2, 5, 6, 7, 8, 10, 16, 17, 18, 32, 33, 36, 37, 38}),
         (8, 37, 38, 0),
         frozenset({16, 17, 18, 36}),
         frozenset({7, 36, 37}),
     ),
-    183: _Machine(
+    AARCH64: _Machine(
         frozenset({0, 257, 258, 1024, 1025, 1026, 1027, 1028, 1029, 1030, 1031, 1032}),
         (1027, 1032, 0),
         frozenset({1028, 1029, 1030, 1031}),
@@ -85,6 +85,20 @@ _MACHINES: Final[Mapping[int, _Machine]] = {
     ),
 }
 """What `elf_machine_rela` handles, by the number of the machine."""
+
+
+class _Hashes(NamedTuple):
+    """The head of a GNU hash table: its counts, and the addresses of its filter, its buckets and its chains."""
+
+    buckets: int
+    first: int
+    words: int
+    shift: int
+    filter: int
+    heads: int
+    chains: int
+
+
 _ENTRY: Final = 24
 """Bytes of a relocation or symbol of 64 bits."""
 _OWN: Final = {1, 2}
@@ -98,19 +112,20 @@ class Dynamic:
 
     Args:
         memory: the file's.
-        segment: that of the section; the loader takes its address alone.
-        file: its header.
+        file: its header, whose last PT_DYNAMIC counts.
+        start: the section's address, if not the one that PT_DYNAMIC states.
 
     Raises:
         Unloadable: the section cannot be read.
     """
 
-    def __init__(self, memory: Memory, segment: Segment, file: ElfHeader) -> None:
-        self.memory, self._file, self._order, self._wide = memory, file, file.order, file.wide
+    def __init__(self, memory: Memory, file: ElfHeader, start: int | None = None) -> None:
+        self.memory, self.file, self._order, self._wide = memory, file, file.order, file.wide
+        self._segment = file.of(DYNAMIC)[-1]
         self.needed: list[int] = []
         self._tags: dict[int, int] = {}
         pair = struct.Struct(self._order + ("QQ" if self._wide else "II"))
-        place = segment.address
+        first = place = self._segment.address if start is None else start
         while True:
             tag, value = pair.unpack(memory.read(place, pair.size))
             if not tag:
@@ -119,7 +134,7 @@ class Dynamic:
                 self.needed.append(value)
             self._tags[tag] = value
             place += pair.size
-        self._length = place - segment.address
+        self._length = place - first
 
     def __contains__(self, tag: object) -> bool:
         """Return whether there is an entry."""
@@ -138,7 +153,7 @@ class Dynamic:
         shape = self._order + layout
         return struct.unpack(shape, self.memory.read(place, struct.calcsize(shape)))
 
-    def check(self, segment: Segment, file: ElfHeader, *, is_program: bool) -> None:
+    def check(self, *, is_program: bool) -> None:
         """Check what a process does with the entries. Raises Unloadable: it crashes or gives up."""
         if STRTAB not in self and SYMTAB not in self:
             raise Unloadable("it has neither DT_STRTAB nor DT_SYMTAB")
@@ -148,23 +163,21 @@ class Dynamic:
         for tag, needs, reason in _PAIRS:
             if tag in self and needs not in self:
                 raise Unloadable(f"it has {reason}")
-        if segment.flags & WRITE and not self.memory.holds(segment.address, self._length, WRITE):
+        if self._segment.flags & WRITE and not self.memory.holds(self._segment.address, self._length, WRITE):
             raise Unloadable("its dynamic section is in memory that is read-only")
         for tag, name in ((_INIT, "its DT_INIT"), (_FINI, "its DT_FINI")):
             if tag in self:
-                check_code(file, self.memory, self.value(tag), name)
-        if self._wide and self._order == "<" and file.machine in _MACHINES:
-            self._check_wide(segment, _MACHINES[file.machine], file, is_program=is_program)
+                check_code(self.file, self.memory, self.value(tag), name)
+        if self._machine:
+            if GNU_HASH in self:
+                self._check_hashes(is_program=is_program)
+            if is_program and not self.binds_now and _JMPREL in self:
+                self._check_lazy(self._machine)
+            self.relocate()
 
-    def _check_wide(self, segment: Segment, machine: _Machine, file: ElfHeader, *, is_program: bool) -> None:
-        for base, tag, value, name in _VALUES:
-            if base in self and self.value(tag) != value:
-                raise Unloadable(f"malformed: its {name} is {self.value(tag)}, which has to be {value}")
-        if GNU_HASH in self:
-            self._check_hashes(is_program=is_program)
-        if is_program and not self.binds_now and _JMPREL in self:
-            self._check_lazy(segment, machine)
-        self._relocate(machine, file)
+    @property
+    def _machine(self) -> _Machine | None:
+        return _MACHINES.get(self.file.machine) if self._wide and self._order == "<" else None
 
     @property
     def binds_now(self) -> bool:
@@ -173,26 +186,32 @@ class Dynamic:
 
     def _check_hashes(self, *, is_program: bool) -> None:
         """Check the table of hashes, which each search for a symbol reads: that of a program to its end."""
-        place = self.value(GNU_HASH)
-        buckets, offset, words, _ = self.unpack(place, "IIII")
-        if words & (words - 1):
-            raise Unloadable(f"malformed: its table of hashes has {words} words, which is no power of two")
-        first = [number for number in self.unpack(place + 16 + words * 8, f"{buckets}I") if number]
-        if is_program and first and min(first) < offset:
-            raise Unloadable(f"malformed: its table of hashes leads to symbol {min(first)}, and begins with {offset}")
+        hashes = self._hashes
+        if hashes.words.bit_count() != 1:
+            raise Unloadable(f"malformed: its table of hashes has {hashes.words} words, which is no power of two")
+        first = min(filter(None, self.unpack(hashes.heads, f"{hashes.buckets}I")), default=hashes.first)
+        if is_program and first < hashes.first:
+            raise Unloadable(f"malformed: its table of hashes leads to symbol {first}, and begins with {hashes.first}")
 
-    def _check_lazy(self, segment: Segment, machine: _Machine) -> None:
+    def _check_lazy(self, machine: _Machine) -> None:
         """Check the table by which functions are looked up when they are called."""
         place = self.value(_PLTGOT)
         if not self.memory.holds(place, 24, WRITE) or (
-            machine is _MACHINES[62] and self.unpack(place, "Q")[0] != segment.address
+            machine is _MACHINES[X86_64] and self.unpack(place, "Q")[0] != self._segment.address
         ):
             raise Unloadable(f"malformed: its DT_PLTGOT is {place:#x}, which is no table of functions")
         rows = memoryview(self.memory.read(self.value(_JMPREL), -(-self.value(_PLTRELSZ) // _ENTRY) * _ENTRY))
         if unknown := set(rows.cast("I")[2::6]) - machine.functions:
             raise Unloadable(f"malformed: it has a relocation of type {min(unknown)} for a function")
 
-    def _relocate(self, machine: _Machine, file: ElfHeader) -> None:
+    def relocate(self) -> None:
+        """Check what a process does with the relocations, its loader's or its own. Raises Unloadable: it crashes."""
+        machine = self._machine
+        if not machine:
+            return
+        for base, tag, value, name in _VALUES:
+            if base in self and self.value(tag) != value:
+                raise Unloadable(f"malformed: its {name} is {self.value(tag)}, which has to be {value}")
         arrays = [
             (self.value(tag), (self.value(size) // 8 & most) * 8)
             for tag, size, most in ((_INIT_ARRAY, _INIT_ARRAYSZ, 0xFFFFFFFF), (_FINI_ARRAY, _FINI_ARRAYSZ, -1))
@@ -204,11 +223,11 @@ class Dynamic:
             if table in self and self.value(size):
                 relative = self.value(_RELACOUNT) & 0xFFFFFFFF if table == _RELA else 0
                 rows = self._relocations(table, -(-self.value(size) // _ENTRY), relative, machine)
-                used |= self._symbols_of(rows, machine, of_threads=bool(file.of(TLS)))
+                used |= self._symbols_of(rows, machine)
                 slots |= _slots(rows, arrays, machine.without[0])
         for start, size in arrays:
             for place in range(start, start + size, 8):
-                self._check_slot(file, place, slots)
+                self._check_slot(place, slots)
         self._check_versions_of(used)
 
     def _relocations(self, table: int, count: int, relative: int, machine: _Machine) -> memoryview:
@@ -228,7 +247,7 @@ class Dynamic:
                     raise Unloadable(f"malformed: a relocation writes to {place:#x}, which is not writable")
         return rows
 
-    def _symbols_of(self, rows: memoryview, machine: _Machine, *, of_threads: bool) -> set[int]:
+    def _symbols_of(self, rows: memoryview, machine: _Machine) -> set[int]:
         """Return the numbers of the symbols that relocations name."""
         names = rows.cast("I")
         used = set(names[3::6])
@@ -237,22 +256,22 @@ class Dynamic:
             used = {number for number, kind in pairs if kind not in machine.without}
             if max(used, default=0) >= count:
                 raise Unloadable(f"malformed: a relocation names symbol {max(used)}, of {count}")
-        if not of_threads and machine.threads.intersection(names[2::6]):
+        if not any(each.memory for each in self.file.of(TLS)) and machine.threads.intersection(names[2::6]):
             own = [number for number, kind in zip(names[3::6], names[2::6], strict=True) if kind in machine.threads]
             if any(not number or self._symbol(number)[3] for number in own):
                 raise Unloadable("it has variables of threads, and no PT_TLS")
         return used - {0}
 
-    def _check_slot(self, file: ElfHeader, place: int, slots: Mapping[int, int | None]) -> None:
+    def _check_slot(self, place: int, slots: Mapping[int, int | None]) -> None:
         """Check that a slot of an array has the address of code."""
         budget.check()
         address = slots.get(place, 0)
         if place not in slots:
             address = self.unpack(place, "Q")[0]
-            if file.kind != PROGRAM and _RELR not in self:
+            if self.file.kind != PROGRAM and _RELR not in self:
                 address = 0
         if address is not None:
-            check_code(file, self.memory, address, "what it calls when it is loaded or ends")
+            check_code(self.file, self.memory, address, "what it calls when it is loaded or ends")
 
     def _symbol(self, number: int) -> tuple[int, ...]:
         """Return name, info, other, section, value and size of a symbol."""
@@ -290,24 +309,31 @@ class Dynamic:
     def symbol_count(self) -> int:
         """The number of symbols: of the section at their address, or else as the hash tables have it."""
         address, size = self.value(SYMTAB), _ENTRY if self._wide else 16
-        for section in self._file.sections:
+        for section in self.file.sections:
             if section.kind == SYMBOLS and section.address == address:
                 return section.size // size
         if HASH in self:
             return self.unpack(self.value(HASH), "II")[1]
-        if GNU_HASH in self and (count := self._count_hashed(self.value(GNU_HASH))):
+        if GNU_HASH in self and (count := self._count_hashed()):
             return count
         # Linkers write the names after the symbols.
         return max(0, (self.value(STRTAB) - address) // size)
 
-    def _count_hashed(self, start: int) -> int:
+    @cached_property
+    def _hashes(self) -> _Hashes:
+        """The head of the GNU hash table. Raises Unloadable: it is in no segment."""
+        place = self.value(GNU_HASH)
+        buckets, first, words, shift = self.unpack(place, "IIII")
+        heads = place + 16 + words * (8 if self._wide else 4)
+        return _Hashes(buckets, first, words, shift & 31, place + 16, heads, heads + buckets * 4)
+
+    def _count_hashed(self) -> int:
         """Return the number of symbols by a GNU hash table; 0 if it has none."""
-        buckets, offset, words, _ = self.unpack(start, "IIII")
-        place = start + 16 + words * (8 if self._wide else 4)
-        last = max(self.unpack(place, f"{buckets}I"), default=0)
-        if last < offset:
+        hashes = self._hashes
+        last = max(self.unpack(hashes.heads, f"{hashes.buckets}I"), default=0)
+        if last < hashes.first:
             return 0
-        place += buckets * 4 + (last - offset) * 4
+        place = hashes.chains + (last - hashes.first) * 4
         while not self.unpack(place, "I")[0] & 1:
             last += 1
             place += 4
@@ -343,24 +369,40 @@ class Dynamic:
         """Return whether the loader finds a symbol of the file by its tables of hashes."""
         if GNU_HASH not in self:
             return HASH in self
-        place, bits = self.value(GNU_HASH), 64
-        buckets, offset, words, shift = self.unpack(place, "IIII")
-        if not buckets or words & (words - 1):
+        hashes = self._hashes
+        if not hashes.buckets:
             return False
         value = gnu_hash(name)
-        word = self.unpack(place + 16 + ((value // bits) & (words - 1)) * 8, "Q")[0]
-        if not (word >> value % bits) & (word >> (value >> (shift & 31)) % bits) & 1:
+        word = self.unpack(hashes.filter + (value // 64 & hashes.words - 1) * 8, "Q")[0]
+        if not (word >> value % 64) & (word >> (value >> hashes.shift) % 64) & 1:
             return False
-        place += 16 + words * 8
-        number = self.unpack(place + value % buckets * 4, "I")[0]
+        number = self.unpack(hashes.heads + value % hashes.buckets * 4, "I")[0]
         while number:
-            chained = self.unpack(place + (buckets + number - offset) * 4, "I")[0]
+            chained = self.unpack(hashes.chains + (number - hashes.first) * 4, "I")[0]
             if chained | 1 == value | 1 and self.memory.text(self.value(STRTAB) + self._symbol(number)[0]) == name:
                 return True
             if chained & 1:
                 return False
             number += 1
         return False
+
+
+def is_static(content: IO[bytes], file: ElfHeader, size: int) -> bool:
+    """Return whether a file without an interpreter is a program that loads itself, which the kernel maps.
+
+    Raises:
+        Unloadable: it is a program that needs libraries.
+    """
+    memory = Memory(content)
+    memory.put(0, up(size), 0, READ)
+    try:
+        entries = Dynamic(memory, file, file.of(DYNAMIC)[-1].start)
+    except Unloadable:
+        return False
+    is_program = bool(entries.value(FLAGS_1) & _PIE_1)
+    if is_program and entries.needed:
+        raise Unloadable("it needs libraries, and names no loader")
+    return is_program
 
 
 def gnu_hash(name: bytes) -> int:

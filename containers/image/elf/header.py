@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import struct
+from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import cached_property
 from io import SEEK_END
 from typing import IO, Final, NamedTuple
 
@@ -13,6 +15,8 @@ from containers.image.elf.memory import Segment
 
 PROGRAM, SHARED = 2, 3
 """Types of files that are loaded."""
+X86_64, AARCH64 = 62, 183
+"""Machines whose relocations are known."""
 LOAD, DYNAMIC, INTERPRETER, NOTE, TABLE, TLS, PROPERTY, STACK, RELRO = (
     *(1, 2, 3, 4, 6, 7, 0x6474E553, 0x6474E551, 0x6474E552),
 )
@@ -69,16 +73,22 @@ class ElfHeader:
         """Return the segments of a kind."""
         return [segment for segment in self.segments if segment.kind == kind]
 
+    @cached_property
+    def allocated(self) -> list[Section]:
+        """The sections of a process, by their addresses; variables of threads without content have no place."""
+        kept = (each for each in self.sections if each.flags & ALLOCATED and each.size)
+        return sorted((each for each in kept if not each.flags & OF_THREADS), key=lambda each: each.address)
+
     def section_at(self, address: int) -> Section | None:
         """Return the section of an address."""
-        return next(
-            (
-                each
-                for each in self.sections
-                if each.flags & ALLOCATED and each.address <= address < each.address + each.size
-            ),
-            None,
-        )
+        number = bisect_right(self.allocated, address, key=lambda each: each.address) - 1
+        section = self.allocated[number] if number >= 0 else None
+        return section if section and address < section.address + section.size else None
+
+    @cached_property
+    def has_code(self) -> bool:
+        """Whether its sections say what is code."""
+        return any(each.flags & CODE for each in self.sections)
 
     def name(self, section: Section) -> bytes:
         """Return a section's name."""

@@ -7,14 +7,12 @@ neither at the class nor at the system of a file.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import IO, Final
 
 from containers.image.elf import header
 from containers.image.elf.header import ElfHeader, Section, part
-from containers.image.elf.memory import PAGE, READ, RUN, WRITE, Memory, Segment, Unloadable, mapped
+from containers.image.elf.memory import READ, RUN, WRITE, Memory, Segment, Unloadable, down, mapped, up
 
 _PLACES: Final[Mapping[int, tuple[str, frozenset[int]]]] = {
     4: ("class", frozenset({1, 2})),
@@ -37,7 +35,6 @@ _MOST_ROWS: Final = 65536
 """Bytes of the segments' rows of a program."""
 _MOST_OF_THREAD: Final = 1 << 30
 """Bytes of the largest copy for a thread, and of its alignment."""
-_NEEDED, _FLAGS_1, _PIE = 1, 0x6FFFFFFB, 0x08000000
 _STARTS: Final = {b".init", b".fini"}
 """Sections that are one function."""
 
@@ -92,7 +89,7 @@ def memory_of(content: IO[bytes], file: ElfHeader, size: int, *, by_kernel: bool
     loads = file.of(header.LOAD)
     end = max((segment.start + segment.size for segment in loads), default=0)
     # Whoever cuts a file cuts its sections' headers, which come last, and which no loader reads.
-    if end > -(-size // PAGE) * PAGE and not 0 < file.end <= size:
+    if end > up(size) and not 0 < file.end <= size:
         raise Unloadable(f"truncated: {size} bytes, its segments end at {end}")
     return mapped(content, loads, by_kernel=by_kernel, is_fixed=file.kind == header.PROGRAM)
 
@@ -136,29 +133,11 @@ def check_program(file: ElfHeader, memory: Memory, named: str, needed: Sequence[
         raise Unloadable("its PT_PHDR is not the place of its segments' rows")
 
 
-def is_static(content: IO[bytes], file: ElfHeader, segment: Segment) -> bool:
-    """Return whether a file without an interpreter is a program that loads itself, which the kernel maps.
-
-    Raises:
-        Unloadable: it is a program that needs libraries.
-    """
-    pairs = struct.Struct(file.order + ("QQ" if file.wide else "II"))
-    rows = b""
-    with suppress(ValueError):
-        rows = part(content, segment.start, segment.size)
-    entries = list(pairs.iter_unpack(rows[: len(rows) // pairs.size * pairs.size]))
-    is_program = any(tag == _FLAGS_1 and value & _PIE for tag, value in entries)
-    if is_program and any(tag == _NEEDED for tag, _ in entries):
-        raise Unloadable("it needs libraries, and names no loader")
-    return is_program
-
-
-def check_static(content: IO[bytes], file: ElfHeader, size: int, named: str) -> None:
-    """Check a program without a loader. Raises Unloadable: the kernel refuses it, or it crashes."""
+def check_static(file: ElfHeader, memory: Memory, named: str) -> None:
+    """Check a program without a loader. Raises Unloadable: it crashes."""
     is_library = not file.entry and any(section.kind == header.OF_DYNAMIC for section in file.sections)
     if (named or is_library) and not file.of(header.DYNAMIC):
         raise Unloadable("it has no PT_DYNAMIC")
-    memory = memory_of(content, file, size, by_kernel=True)
     if file.entry:  # without one it is no program, nor a library
         check_program(file, memory, named, ())
     if not file.of(header.TLS) and any(section.flags & header.OF_THREADS for section in file.sections):
@@ -170,7 +149,7 @@ def check_code(file: ElfHeader, memory: Memory, address: int, name: str) -> None
     """Check that an address that a process calls has code. Raises Unloadable: it has none."""
     section = file.section_at(address)
     is_code = memory.holds(address, 4, RUN) and any(memory.read(address, 4))
-    if is_code and any(each.flags & header.CODE for each in file.sections):
+    if is_code and file.has_code:
         is_code = bool(section and section.flags & header.CODE and memory.place(address) == _place(section, address))
     if is_code and section and file.name(section) in _STARTS:
         is_code = address == section.address
@@ -197,10 +176,10 @@ def check_parts(file: ElfHeader, memory: Memory, named: str, needed: Sequence[ob
     if (rows := file.of(header.TABLE)) and not memory.holds(rows[-1].address, file.row * file.count):
         raise Unloadable("its PT_PHDR is in no segment")
     for segment in file.of(header.RELRO)[-1:]:
-        start, end = segment.address & -PAGE, (segment.address + segment.memory) % (1 << 64) & -PAGE
+        start, end = down(segment.address), down((segment.address + segment.memory) % (1 << 64))
         if end != start and not memory.holds(start, end - start):
             raise Unloadable(f"its PT_GNU_RELRO at {segment.address:#x} is in no segment")
-    if file.machine == 62:
+    if file.machine == header.X86_64:
         for segment in file.of(header.NOTE):
             _check_notes(file, memory, segment)
     for segment in file.of(header.PROPERTY):

@@ -65,7 +65,7 @@ class Memory:
 
     def put(self, start: int, end: int, place: int | None, flags: int) -> None:
         """Map addresses in place of what is there. Pages after the file's end are mapped, and nobody may use them."""
-        filled = end if place is None else min(end, max(start, start + _up(self._size) - place))
+        filled = end if place is None else min(end, max(start, start + up(self._size) - place))
         new = [_Region(start, filled, place, flags)] if filled > start else []
         new += [_Region(filled, end, None, 0)] if end > filled else []
         first = max(bisect_right(self._starts, start) - 1, 0)
@@ -161,16 +161,16 @@ def mapped(content: IO[bytes], segments: Sequence[Segment], *, by_kernel: bool, 
         _check(segment, by_kernel=by_kernel)
     memory = Memory(content)
     first, last = segments[0], segments[-1]
-    start = _down(first.address)
+    start = down(first.address)
     if by_kernel:
         if is_fixed and min(segment.address for segment in segments) < _LOWEST:
             raise Unloadable(f"its segments begin below address {_LOWEST:#x}")
     else:
         _reserve(memory, segments, start, last.address + last.memory)
     for number, segment in enumerate(segments):
-        low, data = _down(segment.address), segment.address + segment.size
-        if (by_kernel and segment.size) or (number and _up(data) > low):
-            memory.put(low, _up(data), segment.start - (segment.address - low), segment.flags)
+        low, data = down(segment.address), segment.address + segment.size
+        if (by_kernel and segment.size) or (number and up(data) > low):
+            memory.put(low, up(data), segment.start - (segment.address - low), segment.flags)
         _fill(memory, segment, by_kernel=by_kernel)
     return memory
 
@@ -183,14 +183,14 @@ def _reserve(memory: Memory, segments: Sequence[Segment], start: int, end: int) 
     if not 0 < length <= _HIGHEST or length + largest > _HIGHEST:
         raise Unloadable(f"its segments span {length} bytes, aligned by {largest}")
     for segment in segments[1:]:
-        if _up(segment.address + max(segment.size, segment.memory)) > _up(end):
+        if up(segment.address + max(segment.size, segment.memory)) > up(end):
             raise Unloadable(f"its segment for {segment.address:#x} ends after the last one")
-    memory.put(start, _up(end), first.start - (first.address - start), first.flags)
-    ends = [_up(segment.address + segment.size) for segment in segments]
-    if any(_down(after.address) != before for before, after in zip(ends, segments[1:], strict=False)):
-        if _down(last.address) < ends[0]:
+    memory.put(start, up(end), first.start - (first.address - start), first.flags)
+    ends = [up(segment.address + segment.size) for segment in segments]
+    if any(down(after.address) != before for before, after in zip(ends, segments[1:], strict=False)):
+        if down(last.address) < ends[0]:
             raise Unloadable("its segments overlap, and leave holes")
-        memory.put(ends[0], _down(last.address), None, 0)
+        memory.put(ends[0], down(last.address), None, 0)
 
 
 def _check(segment: Segment, *, by_kernel: bool) -> None:
@@ -207,7 +207,7 @@ def _check(segment: Segment, *, by_kernel: bool) -> None:
 def _fill(memory: Memory, segment: Segment, *, by_kernel: bool) -> None:
     """Set the memory after a segment's data to zero."""
     zero, end = segment.address + segment.size, segment.address + segment.memory
-    page = min(_up(zero), end) if segment.size or not by_kernel else _down(zero)
+    page = min(up(zero), end) if segment.size or not by_kernel else down(zero)
     if end <= zero:
         return
     # The kernel looks at its result for writable memory alone.
@@ -217,12 +217,14 @@ def _fill(memory: Memory, segment: Segment, *, by_kernel: bool) -> None:
             raise Unloadable(f"truncated: the memory after its segment for {segment.address:#x} begins after its end")
         memory.put(zero, page, None, segment.flags)
     if end > page:
-        memory.put(page, _up(end), None, segment.flags)
+        memory.put(page, up(end), None, segment.flags)
 
 
-def _down(address: int) -> int:
+def down(address: int) -> int:
+    """Return the start of an address' page."""
     return address & -PAGE
 
 
-def _up(address: int) -> int:
+def up(address: int) -> int:
+    """Return the start of the next page, or an address that is one."""
     return (address + PAGE - 1) & -PAGE

@@ -159,24 +159,11 @@ class FileTree:
         """Return the target of a hard link to a file of a lower layer, if that layer is read."""
         if entry.kind != "hardlink":
             return entry
-        folder, name = posixpath.split(entry.target)
-        trace = self.trace(folder)
-        place = self._node(_joined(trace.path, name)) if not trace.problem else None
-        if place is None or place.file is None:
+        trace = self.trace(entry.target, follow=False)
+        if trace.problem or trace.entry is None or trace.entry.kind == "directory":
             self.broken.append(entry)
             return entry
-        return place.file
-
-    def _node(self, path: str) -> _Node | None:
-        """Return the node of a path without links, if there is one that no layer removes."""
-        node, key = self.root, ""
-        for part in reversed(_steps(path)):
-            key = _joined(key, part)
-            child = (node.children or {}).get(key)
-            if child is None or child.removed:
-                return None
-            node = child
-        return node
+        return trace.entry
 
     def _parent(self, path: str, place: int) -> tuple[_Node, str]:
         """Return the node of a path's folder, and the path after following symbolic links."""
@@ -233,8 +220,8 @@ class FileTree:
         trace = self.trace(path)
         return None if trace.problem else (trace.path, trace.entry)
 
-    def trace(self, path: str) -> Trace:
-        """Follow a path from the root."""
+    def trace(self, path: str, *, follow: bool = True) -> Trace:
+        """Follow a path from the root, its last part too if that is a link to ``follow``."""
         ancestors = [("", self.root)]
         passed: dict[str, Entry | None] = {}
         remaining = _steps(path)
@@ -255,7 +242,7 @@ class FileTree:
             if child is None or child.removed:
                 missing = "/".join((key, *reversed(remaining)))
                 return Trace(missing, None, tuple(passed.items()), "does not exist")
-            if child.entry and child.entry.kind == "symlink":
+            if child.entry and child.entry.kind == "symlink" and (follow or remaining):
                 links += 1
                 if links > _MOST_LINKS:
                     return Trace(key, child.entry, tuple(passed.items()), "is a cycle of links")

@@ -49,7 +49,7 @@ SEGMENT: Final[Mapping[str, tuple[int, str]]] = {
     "type": (0, "I"), "flags": (4, "I"), "offset": (8, "Q"), "vaddr": (16, "Q"), "paddr": (24, "Q"),
     "filesz": (32, "Q"), "memsz": (40, "Q"), "align": (48, "Q"),
 }  # fmt: skip
-KINDS: Final = {"LOAD": 1, "DYNAMIC": 2, "INTERP": 3, "PHDR": 6, "TLS": 7, "STACK": 0x6474E551, "RELRO": 0x6474E552}
+KINDS: Final = {"LOAD": 1, "DYNAMIC": 2, "INTERP": 3, "PHDR": 6, "TLS": 7, "RELRO": 0x6474E552}
 TAGS: Final = {
     "NEEDED": 1, "PLTRELSZ": 2, "STRTAB": 5, "SYMTAB": 6, "RELA": 7, "RELASZ": 8, "RELAENT": 9, "STRSZ": 10,
     "INIT": 12, "PLTREL": 20, "JMPREL": 23, "INIT_ARRAY": 25, "INIT_ARRAYSZ": 27, "GNU_HASH": 0x6FFFFEF5,
@@ -173,25 +173,24 @@ def damaged(content: bytes, what: str, value: int) -> bytes:
     if what in HEADER:
         place, layout = HEADER[what]
     elif what in TAGS:
-        _, start = next(_segments(content, "DYNAMIC"))
-        place, layout = struct.unpack_from("<Q", content, start + 8)[0], "Q"
+        place, layout = struct.unpack_from("<Q", content, next(_segments(content, "DYNAMIC")) + 8)[0], "Q"
         while struct.unpack_from("<Q", content, place)[0] != TAGS[what]:
             place += 16
         place += 8
     else:
         kind, _, name = what.partition(" ")
         offset, layout = SEGMENT[name]
-        place = next(_segments(content, kind))[1] + offset
+        place = next(_segments(content, kind)) + offset
     struct.pack_into(f"<{layout}", result, place, value)
     return bytes(result)
 
 
-def _segments(content: bytes, kind: str) -> Iterator[tuple[int, int]]:
-    """Yield the number of each segment of a kind, and the place of its row."""
+def _segments(content: bytes, kind: str) -> Iterator[int]:
+    """Yield the place of the row of each segment of a kind."""
     start, count = struct.unpack_from("<Q", content, 32)[0], struct.unpack_from("<H", content, 56)[0]
     for number in range(count):
         if struct.unpack_from("<I", content, start + 56 * number)[0] == KINDS[kind]:
-            yield number, start + 56 * number
+            yield start + 56 * number
 
 
 def write(built: Path, folder: Path) -> dict[str, bool]:
