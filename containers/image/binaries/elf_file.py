@@ -22,20 +22,7 @@ from containers import budget
 from containers.errors import SlipwayError
 from containers.image.binaries import plugin_table
 from containers.image.elf import dynamic, header, loadable
-from containers.image.elf.dynamic import (
-    FLAGS,
-    FLAGS_1,
-    RPATH,
-    RUNPATH,
-    SONAME,
-    STRSZ,
-    STRTAB,
-    SYMTAB,
-    VERDEF,
-    VERNEED,
-    Dynamic,
-    sysv_hash,
-)
+from containers.image.elf.dynamic import Dynamic, Tag, sysv_hash
 from containers.image.elf.header import (
     DYNAMIC,
     INTERPRETER,
@@ -265,7 +252,7 @@ def _loaded(content: IO[bytes], file: ElfHeader, size: int, machine: ElfMachine)
     memory = loadable.memory_of(content, file, size, by_kernel=by_kernel)
     tables = _Tables(memory, file)
     needed = list(tables.names())
-    soname = tables.name(SONAME)
+    soname = tables.name(Tag.SONAME)
     kind = "program" if file.kind == PROGRAM or (by_kernel and not soname) else "library"
     if kind == "library" and loadable.is_of_other_system(file, needed):
         return Binary(size, machine)
@@ -279,9 +266,9 @@ def _loaded(content: IO[bytes], file: ElfHeader, size: int, machine: ElfMachine)
         named,
         soname,
         tuple(needed),
-        tables.name(RPATH) if RPATH in tables else None,
-        tables.name(RUNPATH) if RUNPATH in tables else None,
-        bool(tables.value(FLAGS_1) & _NODEFLIB),
+        tables.name(Tag.RPATH) if Tag.RPATH in tables else None,
+        tables.name(Tag.RUNPATH) if Tag.RUNPATH in tables else None,
+        bool(tables.value(Tag.FLAGS_1) & _NODEFLIB),
         tuple(tables.versions_needed()),
         tables.versions_provided(),
         defined,
@@ -291,7 +278,7 @@ def _loaded(content: IO[bytes], file: ElfHeader, size: int, machine: ElfMachine)
         _system_folders(content) if _LOADER.fullmatch(soname) else (),
         *mapped,
         _has_executable_stack(file, machine),
-        _static_tls(file, tables.value(FLAGS)),
+        _static_tls(file, tables.value(Tag.FLAGS)),
         numpy_api.build(_read_only_data(file, content)) if numpy_api.NEEDED in undefined else None,
         of_glibc=loadable.of_glibc(file) if kind == "library" else "",
     )
@@ -374,8 +361,8 @@ class _Tables(Dynamic):
 
     def versions_needed(self) -> Iterator[Version]:
         """Yield the symbol versions that the file needs of others. The loader counts none of them."""
-        for place, (version, _, file, first, _) in self.chain(VERNEED, "HHIII"):
-            if version != 1 and place == self.value(VERNEED):
+        for place, (version, _, file, first, _) in self.chain(Tag.VERNEED, "HHIII"):
+            if version != 1 and place == self.value(Tag.VERNEED):
                 raise Unloadable(f"malformed: a need of versions has version {version}")
             library = self.text(file)
             for _, (number, flags, _, name, _) in self.following(place + first, "IHHII"):
@@ -383,10 +370,10 @@ class _Tables(Dynamic):
 
     def versions_provided(self) -> frozenset[str] | None:
         """Return the symbol versions that the file defines."""
-        if VERDEF not in self:
+        if Tag.VERDEF not in self:
             return None
         names = set()
-        for place, (_, _, _, _, number, first, _) in self.chain(VERDEF, "HHHHIII"):
+        for place, (_, _, _, _, number, first, _) in self.chain(Tag.VERDEF, "HHHHIII"):
             with suppress(Unloadable):  # the loader reads the name of none that it does not search
                 names.add(self._version(number, self.unpack(place + first, "II")[0]))
         return frozenset(names)
@@ -402,7 +389,7 @@ class _Tables(Dynamic):
         undefined = bytearray()
         wide = self.file.wide
         layout = struct.Struct(self.file.order + ("IBBHQQ" if wide else "IIIBBH"))
-        address = self.value(SYMTAB)
+        address = self.value(Tag.SYMTAB)
         table = self.memory.read(address, self.symbol_count * layout.size)
         strings = self._strings(table, layout)
         end = strings.find
@@ -426,10 +413,10 @@ class _Tables(Dynamic):
 
     def _strings(self, table: bytes, layout: struct.Struct) -> bytes:
         """Return the names up to that of the last symbol: the loader does not look at the size of all."""
-        start = self.value(STRTAB)
+        start = self.value(Tag.STRTAB)
         names = struct.Struct(f"{self.file.order}I{layout.size - 4}x")
         last = max((name for (name,) in names.iter_unpack(table)), default=0)
-        stated = self.value(STRSZ)
+        stated = self.value(Tag.STRSZ)
         if last < stated <= self.memory.available(start):
             return self.memory.read(start, stated)
         return self.memory.read(start, last) + self.memory.text(start + last) + b"\0"

@@ -21,7 +21,7 @@ LOAD, DYNAMIC, INTERPRETER, NOTE, TABLE, TLS, PROPERTY, STACK, RELRO = (
     *(1, 2, 3, 4, 6, 7, 0x6474E553, 0x6474E551, 0x6474E552),
 )
 """Types of segments; PT_GNU_STACK has the rights of the stack alone."""
-OF_DYNAMIC, NO_CONTENT, SYMBOLS, ALLOCATED, CODE, OF_THREADS = 6, 8, 11, 2, 4, 0x400
+OF_DYNAMIC, NO_CONTENT, SYMBOLS, WRITABLE, ALLOCATED, CODE, OF_THREADS = 6, 8, 11, 1, 2, 4, 0x400
 """Types of sections, and flags."""
 _IDENT: Final = 16
 """Bytes of `e_ident`."""

@@ -1,8 +1,9 @@
 """What glibc's loader or the kernel refuses of a file by its header and its segments, and what a process crashes by.
 
 Sources: bminor/glibc glibc-2.36, elf/dl-load.c:1578 (`open_verify`) and :940 (`_dl_map_object_from_fd`),
-elf/rtld.c (`rtld_setup_main_map`), sysdeps/gnu/ldsodefs.h:29; Linux, fs/binfmt_elf.c (`load_elf_binary`), which looks
-neither at the class nor at the system of a file.
+elf/rtld.c (`rtld_setup_main_map`), elf/dl-reloc.c:336 (`_dl_protect_relro`), csu/libc-tls.c (`__libc_setup_tls`),
+sysdeps/gnu/ldsodefs.h:29; Linux, fs/binfmt_elf.c (`load_elf_binary`), which looks neither at the class nor at the
+system of a file.
 """
 
 from __future__ import annotations
@@ -18,11 +19,13 @@ _PLACES: Final[Mapping[int, tuple[str, frozenset[int]]]] = {
     4: ("class", frozenset({1, 2})),
     5: ("order of bytes", frozenset({1, 2})),
     6: ("version", frozenset({1})),
-    7: ("system", frozenset({0, 3, 64, 97})),
+    7: ("system", frozenset({0, 3})),
     8: ("version of the system", frozenset({0, 1, 2, 3})),
     **dict.fromkeys(range(9, 16), ("padding", frozenset({0}))),
 }
-"""The bytes of a library's `e_ident` after the first four, and their values: of the system, also those of Arm."""
+"""The bytes of a library's `e_ident` after the first four, and their values."""
+_ARM, _OF_ARM = 40, {64, 97}
+"""A machine, and its values of the system."""
 _OTHER_SYSTEMS: Final = {2, 6, 9, 12}
 """Systems that a file may name as its own: NetBSD, Solaris, FreeBSD, OpenBSD. Linux' loaders refuse their libraries,
 which packages of Node.js have beside those for Linux."""
@@ -35,6 +38,8 @@ _MOST_ROWS: Final = 65536
 """Bytes of the segments' rows of a program."""
 _MOST_OF_THREAD: Final = 1 << 30
 """Bytes of the largest copy for a thread, and of its alignment."""
+_WRITTEN: Final = {b".data", b".bss"}
+"""Sections that a process writes to as long as it runs."""
 _STARTS: Final = {b".init", b".fini"}
 """Sections that are one function."""
 
@@ -74,7 +79,8 @@ def of_glibc(file: ElfHeader) -> str:
     if file.wide != (file.ident[4] == 2):
         return f"its class is {file.ident[4]}"
     for place, (name, values) in _PLACES.items():
-        if file.ident[place] not in values or (place == 8 and file.ident[8] and not file.ident[7]):
+        of_arm = place == 7 and file.machine == _ARM and file.ident[7] in _OF_ARM
+        if (file.ident[place] not in values and not of_arm) or (place == 8 and file.ident[8] and not file.ident[7]):
             return f"its {name} is {file.ident[place]}, in byte {place} of its header"
     return "" if file.version == 1 else f"its version is {file.version}"
 
@@ -109,9 +115,12 @@ def interpreter(content: IO[bytes], file: ElfHeader) -> str:
 def check_program(file: ElfHeader, memory: Memory, named: str, needed: Sequence[object]) -> None:
     """Check how a program is started. Raises Unloadable: it crashes, or its loader does."""
     check_code(file, memory, file.entry, "its start")
-    for section in file.sections:
-        if section.flags & header.ALLOCATED and section.size and not section.flags & header.OF_THREADS:
-            _check_section(file, memory, section)
+    for section in file.allocated:  # its code looks for each at its address
+        right = WRITE if section.flags & header.WRITABLE else READ | WRITE | RUN
+        ends = (section.address, section.address + section.size - 1)
+        moved = section.kind != header.NO_CONTENT and any(memory.place(at) != _place(section, at) for at in ends)
+        if moved or not memory.holds(section.address, section.size, right):
+            raise Unloadable(f"its section {file.name(section).decode(errors='replace')} is in no segment")
     if needed and not named:
         raise Unloadable("it needs libraries, and names no loader")
     if named:
@@ -121,15 +130,9 @@ def check_program(file: ElfHeader, memory: Memory, named: str, needed: Sequence[
         if header.TABLE in order and file.kind == header.SHARED and order.index(header.TABLE) > first:
             raise Unloadable("its PT_PHDR comes after its PT_INTERP or PT_DYNAMIC")
     rows = file.of(header.TABLE)
-    place = next(
-        (
-            segment.address + file.table - segment.start
-            for segment in file.of(header.LOAD)
-            if segment.start <= file.table < segment.start + segment.size
-        ),
-        None,
-    )
-    if named and (place is None or (rows[-1].address != place if rows else file.kind == header.SHARED)):
+    distances = ((segment, file.table - segment.start) for segment in file.of(header.LOAD))
+    places = [segment.address + distance for segment, distance in distances if 0 <= distance < segment.size]
+    if named and (not places or (rows[-1].address != places[0] if rows else file.kind == header.SHARED)):
         raise Unloadable("its PT_PHDR is not the place of its segments' rows")
 
 
@@ -140,9 +143,8 @@ def check_static(file: ElfHeader, memory: Memory, named: str) -> None:
         raise Unloadable("it has no PT_DYNAMIC")
     if file.entry:  # without one it is no program, nor a library
         check_program(file, memory, named, ())
-    if not file.of(header.TLS) and any(section.flags & header.OF_THREADS for section in file.sections):
-        raise Unloadable("it has variables of threads, and no PT_TLS")
-    check_threads(file, memory)
+    _check_closed(file, memory)
+    _check_threads(file, memory, is_program=True)
 
 
 def check_code(file: ElfHeader, memory: Memory, address: int, name: str) -> None:
@@ -161,12 +163,6 @@ def _place(section: Section, address: int) -> int | None:
     return None if section.kind == header.NO_CONTENT else section.start + address - section.address
 
 
-def _check_section(file: ElfHeader, memory: Memory, section: Section) -> None:
-    """Check that a program has its section where its code looks for it."""
-    if not memory.holds(section.address, section.size, READ | WRITE | RUN):
-        raise Unloadable(f"its section {file.name(section).decode(errors='replace')} is in no segment")
-
-
 def check_parts(file: ElfHeader, memory: Memory, named: str, needed: Sequence[object], *, is_program: bool) -> None:
     """Check the segments that are no memory of their own. Raises Unloadable: a process crashes by one."""
     if is_program:
@@ -175,33 +171,42 @@ def check_parts(file: ElfHeader, memory: Memory, named: str, needed: Sequence[ob
         raise Unloadable("it has no dynamic section")
     if (rows := file.of(header.TABLE)) and not memory.holds(rows[-1].address, file.row * file.count):
         raise Unloadable("its PT_PHDR is in no segment")
-    for segment in file.of(header.RELRO)[-1:]:
-        start, end = down(segment.address), down((segment.address + segment.memory) % (1 << 64))
-        if end != start and not memory.holds(start, end - start):
-            raise Unloadable(f"its PT_GNU_RELRO at {segment.address:#x} is in no segment")
+    _check_closed(file, memory)
     if file.machine == header.X86_64:
         for segment in file.of(header.NOTE):
             _check_notes(file, memory, segment)
     for segment in file.of(header.PROPERTY):
         if segment.memory > 12:
             memory.read(segment.address, 12)
-    check_threads(file, memory)
+    _check_threads(file, memory, is_program=is_program)
 
 
-def check_threads(file: ElfHeader, memory: Memory) -> None:
-    """Check what each thread gets a copy of. Raises Unloadable: there is none."""
-    for segment in file.of(header.TLS):
-        _check_threads(memory, segment)
+def _check_closed(file: ElfHeader, memory: Memory) -> None:
+    """Check what is read-only once it is relocated."""
+    for segment in file.of(header.RELRO)[-1:]:
+        start, end = down(segment.address), down((segment.address + segment.memory) % (1 << 64))
+        if end != start and not memory.holds(start, end - start):
+            raise Unloadable(f"its PT_GNU_RELRO at {segment.address:#x} is in no segment")
+        for section in file.allocated:
+            if start <= section.address < end and file.name(section) in _WRITTEN:
+                raise Unloadable(f"its PT_GNU_RELRO closes {file.name(section).decode()} at {section.address:#x}")
 
 
-def _check_threads(memory: Memory, segment: Segment) -> None:
-    if not segment.memory:
-        return
-    if segment.size > segment.memory or max(segment.memory, segment.alignment) > _MOST_OF_THREAD:
+def _check_threads(file: ElfHeader, memory: Memory, *, is_program: bool) -> None:
+    """Check what each thread gets a copy of: the code of a program has the distances in it."""
+    own = [each.address + each.size for each in file.sections if each.flags & header.OF_THREADS]
+    if is_program and own and not file.of(header.TLS):
+        raise Unloadable("it has variables of threads, and no PT_TLS")
+    for segment in filter(lambda each: each.memory, file.of(header.TLS)):
         sizes = f"{segment.size} bytes of {segment.memory}, aligned by {segment.alignment}"
-        raise Unloadable(f"its PT_TLS has {sizes}")
-    if not memory.holds(segment.address, segment.size, 7):
-        raise Unloadable(f"its PT_TLS at {segment.address:#x} is in no segment")
+        step, least = max(segment.alignment, 1), max(own, default=0) - segment.address
+        if segment.size > segment.memory or max(segment.memory, step) > _MOST_OF_THREAD:
+            raise Unloadable(f"its PT_TLS has {sizes}")
+        by_itself = is_program and not file.of(header.INTERPRETER)
+        if (by_itself and step.bit_count() != 1) or (is_program and own and not 0 <= segment.memory - least < step):
+            raise Unloadable(f"its PT_TLS has {sizes}; its sections have {least}")
+        if not memory.holds(segment.address, segment.size, READ | WRITE | RUN):
+            raise Unloadable(f"its PT_TLS at {segment.address:#x} is in no segment")
 
 
 def _check_notes(file: ElfHeader, memory: Memory, segment: Segment) -> None:

@@ -182,7 +182,7 @@ def _reserve(memory: Memory, segments: Sequence[Segment], start: int, end: int) 
     length = end - start
     if not 0 < length <= _HIGHEST or length + largest > _HIGHEST:
         raise Unloadable(f"its segments span {length} bytes, aligned by {largest}")
-    for segment in segments[1:]:
+    for segment in segments:
         if up(segment.address + max(segment.size, segment.memory)) > up(end):
             raise Unloadable(f"its segment for {segment.address:#x} ends after the last one")
     memory.put(start, up(end), first.start - (first.address - start), first.flags)

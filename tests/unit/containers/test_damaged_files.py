@@ -37,8 +37,11 @@ BUILT: Final[Mapping[str, tuple[str, list[str]]]] = {
     "program": (PROGRAM, ["-pie", "-fPIE"]),
     "fixed": (PROGRAM, ["-no-pie", "-fno-PIE"]),
     "static": (PROGRAM, ["-static", "-no-pie"]),
+    "static pie": (PROGRAM, ["-static-pie", "-fPIE"]),
+    "packed": (LIBRARY, ["-shared", "-fPIC", "-Wl,-z,pack-relative-relocs"]),
     "opener": (OPENER, []),
 }
+LIBRARIES: Final = {"library", "packed"}
 
 HEADER: Final[Mapping[str, tuple[int, str]]] = {
     "class": (4, "B"), "order": (5, "B"), "ident": (6, "B"), "system": (7, "B"), "abi": (8, "B"), "padding": (15, "B"),
@@ -53,7 +56,7 @@ KINDS: Final = {"LOAD": 1, "DYNAMIC": 2, "INTERP": 3, "PHDR": 6, "TLS": 7, "RELR
 TAGS: Final = {
     "NEEDED": 1, "PLTRELSZ": 2, "STRTAB": 5, "SYMTAB": 6, "RELA": 7, "RELASZ": 8, "RELAENT": 9, "STRSZ": 10,
     "INIT": 12, "PLTREL": 20, "JMPREL": 23, "INIT_ARRAY": 25, "INIT_ARRAYSZ": 27, "GNU_HASH": 0x6FFFFEF5,
-    "VERNEED": 0x6FFFFFFE, "VERSYM": 0x6FFFFFF0, "RELACOUNT": 0x6FFFFFF9,
+    "VERNEED": 0x6FFFFFFE, "VERSYM": 0x6FFFFFF0, "RELACOUNT": 0x6FFFFFF9, "RELRSZ": 35, "RELR": 36,
 }  # fmt: skip
 MOST: Final = (1 << 64) - 1
 
@@ -65,6 +68,7 @@ CASES: Final[tuple[tuple[str, str, int, bool], ...]] = (
     ("library", "ident", 0, REFUSED),
     ("library", "system", 3, TAKEN),
     ("library", "system", 9, REFUSED),
+    ("library", "system", 64, REFUSED),
     ("library", "system", 255, REFUSED),
     ("library", "abi", 1, REFUSED),
     ("library", "padding", 1, REFUSED),
@@ -123,6 +127,12 @@ CASES: Final[tuple[tuple[str, str, int, bool], ...]] = (
     ("program", "PHDR vaddr", 0, REFUSED),
     ("program", "DYNAMIC filesz", 0, TAKEN),
     ("program", "TLS vaddr", 0x70000000, REFUSED),
+    ("library", "LOAD memsz", 0x100000, REFUSED),
+    ("library", "RELRO memsz", 0x3DE8, REFUSED),
+    ("program", "TLS align", 9, TAKEN),
+    ("static", "TLS align", 0x108, REFUSED),
+    ("static", "TLS memsz", 0x270, REFUSED),
+    ("static", "RELRO vaddr", 0x20, REFUSED),
     ("static", "LOAD memsz", 0, REFUSED),
     ("static", "LOAD vaddr", 0x2000, REFUSED),
     # Its dynamic section: the place of a table, or its size.
@@ -136,6 +146,9 @@ CASES: Final[tuple[tuple[str, str, int, bool], ...]] = (
     ("library", "RELASZ", MOST, REFUSED),
     ("library", "RELAENT", 23, REFUSED),
     ("library", "RELACOUNT", 0xFFFF, REFUSED),
+    ("library", "RELACOUNT", MOST, REFUSED),
+    ("packed", "RELR", 0x24, REFUSED),
+    ("packed", "RELRSZ", 0x1000, REFUSED),
     ("library", "PLTREL", 17, REFUSED),
     ("library", "JMPREL", 1 << 40, REFUSED),
     ("library", "INIT", 1 << 40, REFUSED),
@@ -146,6 +159,15 @@ CASES: Final[tuple[tuple[str, str, int, bool], ...]] = (
     ("library", "VERNEED", 0, REFUSED),
     ("library", "VERSYM", 1 << 40, REFUSED),
     ("program", "STRTAB", 1 << 40, REFUSED),
+    ("program", "RELACOUNT", 1 << 32, REFUSED),
+    ("program", "RELASZ", 0xC8, REFUSED),
+    ("static pie", "GNU_HASH", 1 << 40, TAKEN),
+    ("static pie", "INIT_ARRAY", 0, TAKEN),
+    ("static pie", "JMPREL", 0x20, REFUSED),
+    ("static pie", "PLTREL", 0, REFUSED),
+    ("static pie", "RELA", 0, REFUSED),
+    ("static pie", "RELAENT", 8, REFUSED),
+    ("static pie", "RELASZ", 0x9000, REFUSED),
     ("fixed", "SYMTAB", 1 << 40, REFUSED),
 )
 """Files, the field that is changed, its value, and whether the loader refuses the file. Of segments the first counts.
@@ -197,7 +219,7 @@ def write(built: Path, folder: Path) -> dict[str, bool]:
     """Write the damaged files of the table; return by name whether each is refused."""
     expected = {}
     for number, (name, what, value, refused) in enumerate(CASES):
-        path = folder / (f"{number}.so" if name == "library" else str(number))
+        path = folder / (f"{number}.so" if name in LIBRARIES else str(number))
         path.write_bytes(damaged((built / name).read_bytes(), what, value))
         path.chmod(0o755)
         expected[path.name] = refused
