@@ -36,6 +36,7 @@ _LINE: Final = 256
 """Bytes of a script that the kernel looks at (include/uapi/linux/binfmts.h, `BINPRM_BUF_SIZE`)."""
 _EXTENSION: Final = re.compile(r"\.(?:abi3|cpython-3[^/.]*)\.so$")
 """How the names of extensions of Python end, and of nothing else."""
+_LIBRARY: Final = re.compile(r"\.so(?:\.\d+)*$")
 _OTHER_SYSTEMS: Final = (b"MZ", b"\xcf\xfa\xed\xfe", b"\xce\xfa\xed\xfe", b"\xca\xfe\xba\xbe")
 """How a library of Windows or macOS begins: `abi3` names no system, and a wheel may be for several."""
 _OF_SHELL: Final = re.compile(rb"#![^\n]*[/ \t](?:[bd]?a|mk|k|z)?sh(?:\s|$)")
@@ -55,7 +56,7 @@ class Script(NamedTuple):
 
 
 class NotElf(NamedTuple):
-    """A file under the name of an extension of Python that is no ELF file; ``size`` is in bytes."""
+    """A file under the name of an extension of Python, or too short under that of a library; ``size`` is in bytes."""
 
     size: int
 
@@ -67,8 +68,8 @@ class Contents:
     ``config`` is what a container is started with. ``binaries`` are its ELF files by path, ``scripts`` the files that
     begin with ``#!``, ``texts`` the configuration of the loader, of accounts and of Python's environments, ``owned``
     the records of package managers, ``unread`` the reasons for unread records, and ``distributions`` the Python
-    packages. ``not_elf`` are files under the names of extensions. Paths are relative to the root. ``space`` is what all
-    files of its layers take.
+    packages. ``not_elf`` are files under the names of extensions and libraries. Paths are relative to the root.
+    ``space`` is what all files of its layers take.
     """
 
     tree: FileTree
@@ -165,6 +166,8 @@ def facts(path: str, size: int, file: IO[bytes]) -> Facts:
     start = file.read(len(elf_file.MAGIC))
     if start == elf_file.MAGIC:
         return elf_file.read(file, size, start)
+    if size < len(elf_file.MAGIC) and _LIBRARY.search(path):
+        return NotElf(size)
     if path.endswith(".so") and _EXTENSION.search(path):
         return None if path.endswith(".abi3.so") and start.startswith(_OTHER_SYSTEMS) else NotElf(size)
     if rpm_records.is_database(path):

@@ -165,6 +165,10 @@ def resolve(contents: Contents, machine: ElfMachine, level: str = DEFAULT_LEVEL,
             _Resolution(contents, loader, paths, result, page)
     for path, reason in misnamed_extensions.misnamed(contents, machine):
         result.faults.append(Fault("file", f"/{path}", "cannot be imported", reason))
+    for path, size in misnamed_extensions.too_short(contents):
+        if not exceptions().is_host(posixpath.basename(path)):  # the host's is mounted over it
+            reason = f"it has {size} bytes, which is no library; install the package that has it again"
+            result.faults.append(Fault("file", f"/{path}", "cannot be loaded", reason))
     result.faults.sort()
     return result
 

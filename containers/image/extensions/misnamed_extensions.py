@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 from containers.image.binaries.contents import Contents
-from containers.image.binaries.elf_file import AARCH64, ARM, I386, X86_64, ElfMachine
+from containers.image.binaries.elf_file import AARCH64, ARM, I386, MAGIC, X86_64, ElfMachine
 
 _EXTENSION: Final = re.compile(
     r"(?P<module>(?:.*/)?(?P<name>[^/.]+))\.(?:abi3|cpython-3(?P<minor>\d+)(?P<flags>[mt]?)-(?P<platform>[^/.]+))\.so"
@@ -45,6 +45,16 @@ def misnamed(contents: Contents, machine: ElfMachine) -> Iterator[Misnamed]:
         match = _EXTENSION.fullmatch(path)
         if match and (reason := _reason(contents, path, match)) and _is_imported(contents, machine, match):
             yield Misnamed(path, reason)
+
+
+def too_short(contents: Contents) -> Iterator[tuple[str, int]]:
+    """Yield the libraries that have fewer bytes than the first four of an ELF file, with their sizes in bytes.
+
+    Source: bminor/glibc glibc-2.36, elf/dl-load.c (`open_verify`, "file too short").
+    """
+    for path, file in sorted(contents.not_elf.items()):
+        if file.size < len(MAGIC) and not _EXTENSION.fullmatch(path) and not _ASIDE.search(path):
+            yield path, file.size
 
 
 def named_for(path: str, machine: ElfMachine) -> bool:

@@ -268,3 +268,14 @@ def test_header_that_glibc_alone_refuses_is_no_fault_of_musl() -> None:
     assert faults({"lib64/liba.so": elf("liba.so", system=7)}) == [
         "/lib64/liba.so: cannot be loaded: glibc refuses it: its system is 7, in byte 7 of its header"
     ]
+
+
+@pytest.mark.parametrize("size", range(4))
+def test_library_of_less_than_a_magic_number_is_a_fault(size: int) -> None:
+    """The loader says that the file is too short; a driver's empty file is a place to mount the host's library on."""
+    short = b"\x7fELF"[:size]
+    files: Files = {"usr/lib/liba.so.1": short, "usr/lib/libcuda.so.1": short, "opt/tests/libb.so": short}
+    assert faults(files) == [
+        f"/usr/lib/liba.so.1: cannot be loaded: it has {size} bytes, which is no library; install the package that has "
+        "it again"
+    ]
