@@ -1,7 +1,8 @@
-"""Tables as plain text and as Markdown."""
+"""Tables as plain text and as Markdown, and texts in lines."""
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Collection, Iterator, Sequence
 
 from containers.errors import shown
@@ -15,6 +16,13 @@ def aligned(lines: Sequence[Sequence[str]], numbers: Collection[int] = ()) -> It
             cell.rjust(width) if column in numbers else cell.ljust(width)
             for column, (cell, width) in enumerate(zip(line, widths, strict=True))
         ).rstrip()
+
+
+def wrapped(text: str, title: str = "") -> list[str]:
+    """Return an indented text in lines of 100 characters, behind its title if any; a name with a hyphen stays whole."""
+    first = f"  {title:<12}" if title else "  "
+    indent = " " * len(first)
+    return textwrap.wrap(text, 100, initial_indent=first, subsequent_indent=indent, break_on_hyphens=False)
 
 
 def code(text: str) -> str:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from cli.keys.choices import choices, form
 from cli.keys.key import Key, keys, owners
-from cli.text_table import aligned
+from cli.text_table import aligned, wrapped
 from containers.errors import SlipwayError, one_line, suggest
 from stacks import flavors
 from stacks.config.stack_config import StackConfig
 from stacks.config.stack_file import NAMESPACE, read_stack
 
-_WIDTH: Final = 100
-_INDENT: Final = 12
 _EVERY: Final = "Every stack"
 
 
@@ -48,10 +45,10 @@ def explain(name: str, stack: str | None) -> Iterator[str]:
     """Yield the lines of :func:`entries`."""
     for entry in entries(name, stack):
         yield f"{entry['key']}" + (f"  (kind: {entry['kind']})" if "kind" in entry else "")
-        yield from textwrap.wrap(entry["meaning"], _WIDTH, initial_indent="  ", subsequent_indent="  ")
+        yield from wrapped(entry["meaning"])
         for title, value in entry.items():
             if title not in {"key", "kind", "meaning"}:
-                yield from _line(title, value if isinstance(value, str) else ", ".join(value))
+                yield from wrapped(value if isinstance(value, str) else ", ".join(value), title)
         yield ""
 
 
@@ -109,16 +106,6 @@ def _entry(key: Key, flavor_names: Sequence[str], values: dict[str, Any] | None)
 
 def _is_in(name: str, block: str) -> bool:
     return name.startswith((f"{block}.", f"{block}[]."))
-
-
-def _line(title: str, text: str) -> list[str]:
-    return textwrap.wrap(
-        text,
-        _WIDTH,
-        initial_indent=f"  {title:<{_INDENT}}",
-        subsequent_indent=" " * (_INDENT + 2),
-        break_on_hyphens=False,
-    )
 
 
 def _current(values: Any, name: str) -> Any:

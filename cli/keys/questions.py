@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Any
 
 import click
 
 from cli.keys.choices import choices, refusals, with_value
 from cli.keys.key import Key, keys
+from cli.text_table import wrapped
 from stacks import flavors
 from stacks.config.stack_file import NAMESPACE
-
-_WIDTH: Final = 98
 
 
 def complete(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -88,7 +86,7 @@ def _value(values: Any, name: str) -> Any:
 
 def _prompt(name: str, meaning: str, allowed: tuple[str, ...], default: str | None) -> str:
     """Ask for a value: one of those allowed, or any if ``allowed`` describes them in words."""
-    click.echo("\n".join([f"\n{NAMESPACE}:{name}", *_wrapped(meaning), *_wrapped(", ".join(allowed))]), err=True)
+    click.echo("\n".join([f"\n{NAMESPACE}:{name}", *wrapped(meaning), *wrapped(", ".join(allowed))]), err=True)
     listed = bool(allowed) and not any(" " in value for value in allowed)
     if listed and default is not None and default not in allowed:
         default = allowed[-1]
@@ -96,7 +94,3 @@ def _prompt(name: str, meaning: str, allowed: tuple[str, ...], default: str | No
         "value", type=click.Choice(allowed) if listed else str, default=default, show_choices=False, err=True
     )
     return answer
-
-
-def _wrapped(text: str) -> Iterator[str]:
-    yield from textwrap.wrap(text, _WIDTH, initial_indent="  ", subsequent_indent="  ")

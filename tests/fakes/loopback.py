@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import BaseServer
@@ -39,7 +39,7 @@ def run_server(server: Server) -> Iterator[Server]:
 
 
 @contextmanager
-def serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+def serving(handler: Callable[..., BaseHTTPRequestHandler]) -> Iterator[str]:
     """Serve until the block ends; yield the address, ``127.0.0.1:port``."""
     with run_server(ThreadingHTTPServer(("127.0.0.1", 0), handler)) as server:
         yield f"127.0.0.1:{server.server_port}"

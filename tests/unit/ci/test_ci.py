@@ -10,7 +10,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler
+from functools import partial
+from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -693,17 +694,33 @@ def test_record_rejected_push_is_one_line(checkout: Checkout) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_login_passes_token_by_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GITHUB_TOKEN", "the-jobs-own-token")
-    monkeypatch.setenv("GITHUB_SERVER_URL", "https://github.com")
-    variables = repository._login()
-    header = subprocess.run(
-        ["git", "config", "--get-urlmatch", "http.extraheader", "https://github.com/acme/slipway"],
-        env=variables | {"PATH": "/usr/bin:/bin"}, capture_output=True, text=True, check=True,
-    ).stdout  # fmt: skip
-    assert header == "AUTHORIZATION: basic eC1hY2Nlc3MtdG9rZW46dGhlLWpvYnMtb3duLXRva2Vu\n"
-    monkeypatch.delenv("GITHUB_TOKEN")
-    assert repository._login() == {}
+def test_each_read_of_the_remote_has_the_jobs_login(checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a private repository, which says to nobody else that it is there. A remote elsewhere gets none."""
+    remote, asked = checkout.root.parent / "remote.git", list[str | None]()
+    head = checkout.git("rev-parse", "HEAD")
+    repository.push(checkout.root, head, "main")
+    checkout.git(f"--git-dir={remote}", "update-server-info")
+
+    class Private(SimpleHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.headers["Authorization"])
+            if asked[-1] == "basic eC1hY2Nlc3MtdG9rZW46dGhlLWpvYnMtb3duLXRva2Vu":
+                return super().do_GET()
+            return self.send_error(404)
+
+        def log_message(self, *_: object) -> None: ...
+
+    with serving(partial(Private, directory=str(remote))) as place:
+        address = f"http://{place}"
+        checkout.git("remote", "set-url", "origin", address)
+        monkeypatch.setenv("GITHUB_TOKEN", "the-jobs-own-token")
+        monkeypatch.setenv("GITHUB_SERVER_URL", address)
+        assert repository.fetch(checkout.root, "main") == head
+        asked.clear()
+        monkeypatch.setenv("GITHUB_SERVER_URL", "https://github.com")
+        with pytest.raises(SlipwayError, match="not found"):
+            repository.fetch(checkout.root, "main")
+    assert set(asked) == {None}
 
 
 # Proposals

@@ -57,6 +57,11 @@ def test_explain_key_in_list_takes_either_form(capsys: pytest.CaptureFixture[str
     assert explain(capsys, "train[].tz") == explain(capsys, "train.tz") == explain(capsys, "train[0].tz")
 
 
+def test_explain_names_are_whole_in_their_line(capsys: pytest.CaptureFixture[str]) -> None:
+    printed = explain(capsys, "images[].on", "--stack", "local")
+    assert " nccl-cu132/torch." in printed
+
+
 def test_explain_form_is_what_a_refusal_says(capsys: pytest.CaptureFixture[str]) -> None:
     assert "  form        expected an http:// or https:// address\n" in explain(capsys, "mirrors.apt")
 

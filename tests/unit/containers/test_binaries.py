@@ -11,6 +11,7 @@ import pytest
 from containers.errors import SlipwayError
 from containers.image.binaries import contents, elf_file, loading
 from containers.image.binaries.elf_file import X86_64, Binary
+from containers.image.elf.dynamic import sysv_hash
 from containers.image.gpu import driver, gpu_coverage
 from containers.image.gpu.gpu_code import GpuCode
 from containers.image.layers.layer import Entry, LayerIndex
@@ -88,6 +89,8 @@ def test_resolve_needed_version_must_be_provided() -> None:
     files: dict[str, bytes | str] = {"bin/p": PROGRAM, "lib64/libu.so": user, "lib64/liba.so": versioned}
     assert faults(files) == ["/lib64/libu.so: missing version V2 of /lib64/liba.so"]
     assert faults({**files, "lib64/liba.so": LIBRARY}) == [], "a library without versions satisfies all"
+    hashes = [sysv_hash(name) for name in (b"GLIBC_2.2.5", b"GLIBC_ABI_DT_RELR")]
+    assert hashes == [0x09691A75, 0x00FD0E42], "as `objdump -p` shows those of programs"
 
 
 @pytest.mark.parametrize("needed", ["libc.so", "libc.musl-x86_64.so.1", "libc.so.7"])

@@ -27,6 +27,13 @@ def pods(job: dict[str, Any]) -> list[dict[str, Any]]:
     return [replicas["template"]["spec"] for replicas in job["spec"]["pytorchReplicaSpecs"].values()]
 
 
+def unmounted(pod: dict[str, Any]) -> set[str]:
+    """Return the volumes that a pod has or that its containers mount, and not both."""
+    containers = (*pod.get("initContainers", ()), *pod["containers"])
+    mounts = {mount["name"] for container in containers for mount in container["volumeMounts"]}
+    return mounts ^ {volume["name"] for volume in pod["volumes"]}
+
+
 def options(words: list[str]) -> dict[str, str]:
     """Return the options of a command that have a value."""
     return {word: after for word, after in pairwise(words) if word.startswith("--") and not after.startswith("--")}
@@ -83,6 +90,7 @@ def test_pytorch_job_pod_has_a_whole_node_and_few_rights() -> None:
             assert "privileged" not in container["securityContext"]
             assert {"name": "EXPECTED_GPUS", "value": "8"} in container["env"]
         assert pod["volumes"][0]["emptyDir"]["medium"] == "Memory"
+        assert not unmounted(pod)
 
 
 def test_pytorch_job_checks_node_before_and_while_training() -> None:
@@ -141,6 +149,7 @@ def test_indexed_job_is_valid_and_meets_at_its_first_pod(stack: str) -> None:
     name, spec = job["metadata"]["name"], job["spec"]
     assert (spec["completions"], spec["parallelism"], spec["completionMode"]) == (3, 3, "Indexed")
     pod = spec["template"]["spec"]
+    assert not unmounted(pod)
     [container] = pod["containers"]
     given = options(container["command"])
     assert given["--nnodes"] == "3"
