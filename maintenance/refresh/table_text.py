@@ -29,7 +29,7 @@ def with_items(text: str, keys: Collection[str], items: Collection[str]) -> str:
     match = re.compile(rf'^"?{re.escape(key)}"? = \[[^\]]*\]$', re.MULTILINE).search(text, start, end)
     before: list[str] = tomllib.loads(match[0])[key] if match else []
     listed = sorted({*before, *items}, key=lambda item: (order(item), item))
-    array = f"{quoted} = {_array(listed, len(quoted) + 3)}"
+    array = _array(quoted, listed)
     if match:
         return text[: match.start()] + array + text[match.end() :]
     return _inserted(text, start, end, key, array)
@@ -113,11 +113,11 @@ def _inserted(text: str, start: int, end: int, key: str, line: str) -> str:
     return text[:place] + line + "\n" + text[place:]
 
 
-def _array(items: Collection[str], before: int) -> str:
-    line = inline(items)
-    if before + len(line) <= _WIDTH:
+def _array(name: str, items: Collection[str]) -> str:
+    line = f"{name} = {inline(items)}"
+    if len(line) <= _WIDTH:
         return line
-    lines, current = ["["], ""
+    lines, current = [f"{name} = ["], ""
     for item in items:
         cell = f'"{item}",'
         if current and len(_INDENT + current) + 1 + len(cell) > _WIDTH:

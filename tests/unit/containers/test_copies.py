@@ -267,6 +267,12 @@ def test_ucx_that_python_preloads_is_mixed_and_a_fault(site: Site) -> None:
     [found] = [one for one in site.copies("LD_PRELOAD=/opt/hpcx/ucx/lib/libucs.so.0") if one.how == "mixed"]
     assert "what is loaded after LD_PRELOAD calls /opt/hpcx/ucx/lib/libucs.so.0" in found.mixing
     assert found.fault() is not None
+    # A library of the program itself is as early in each search as a preloaded one.
+    program = site.root / "opt/venv/bin/python3.11"
+    program.parent.mkdir(parents=True)
+    program.write_bytes(elf(needed=["libucs.so.0"], interpreter=LOADER))
+    [found] = [one for one in site.copies("LD_LIBRARY_PATH=/opt/hpcx/ucx/lib") if one.how == "mixed"]
+    assert "what is loaded after /opt/venv/bin/python3.11 calls /opt/hpcx/ucx/lib/libucs.so.0" in found.mixing
 
 
 def test_parts_of_two_cudnns_in_one_process_are_a_fault(site: Site) -> None:
