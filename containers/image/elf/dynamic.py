@@ -175,13 +175,12 @@ class Dynamic:
         return bool(Tag.BIND_NOW in self or self.value(Tag.FLAGS) & _NOW or self.value(Tag.FLAGS_1) & _NOW_1)
 
     def _check_hashes(self, *, is_program: bool) -> None:
-        """Check the table of hashes, which each search for a symbol reads: that of a program to its end."""
-        words, offset, heads, _ = self._hashes
+        """Check the table of hashes, which each search for a symbol reads, and that of a program for each symbol."""
+        words, offset, heads, chains = self._hashes
         if words.bit_count() != 1:
             raise Unloadable(f"malformed: its table of hashes has {words} words, which is no power of two")
-        first = min(filter(None, heads), default=offset)
-        if is_program and first < offset:
-            raise Unloadable(f"malformed: its table of hashes leads to symbol {first}, and begins with {offset}")
+        for number in filter(None, heads if is_program else ()):
+            self.unpack(chains + (number - offset) * 4, "I")  # also before the table, where that is mapped
 
     def _check_lazy(self, machine: _Machine) -> None:
         """Check the table by which functions are looked up when they are called."""

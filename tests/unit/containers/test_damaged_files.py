@@ -60,6 +60,8 @@ TAGS: Final = {
 }  # fmt: skip
 MOST: Final = (1 << 64) - 1
 
+HASHES: Final = ("first", "bucket")
+"""Of the table of GNU hashes: the number of its first symbol, and the symbol that its first bucket begins with."""
 REFUSED, TAKEN = True, False
 CASES: Final[tuple[tuple[str, str, int, bool], ...]] = (
     # The header, which glibc reads of a library, and the kernel hardly of a program.
@@ -168,6 +170,10 @@ CASES: Final[tuple[tuple[str, str, int, bool], ...]] = (
     ("static pie", "RELA", 0, REFUSED),
     ("static pie", "RELAENT", 8, REFUSED),
     ("static pie", "RELASZ", 0x9000, REFUSED),
+    ("program", "first", 0, TAKEN),
+    ("program", "first", 1 << 31, REFUSED),
+    ("program", "bucket", 1, TAKEN),
+    ("program", "bucket", 1 << 20, REFUSED),
     ("fixed", "SYMTAB", 1 << 40, REFUSED),
 )
 """Files, the field that is changed, its value, and whether the loader refuses the file. Of segments the first counts.
@@ -195,16 +201,25 @@ def damaged(content: bytes, what: str, value: int) -> bytes:
     if what in HEADER:
         place, layout = HEADER[what]
     elif what in TAGS:
-        place, layout = struct.unpack_from("<Q", content, next(_segments(content, "DYNAMIC")) + 8)[0], "Q"
-        while struct.unpack_from("<Q", content, place)[0] != TAGS[what]:
-            place += 16
-        place += 8
+        place, layout = _entry(content, what), "Q"
+    elif what in HASHES:
+        table = struct.unpack_from("<Q", content, _entry(content, "GNU_HASH"))[0]  # a program's first segment is at 0
+        filters = struct.unpack_from("<I", content, table + 8)[0]
+        place, layout = table + (4 if what == "first" else 16 + 8 * filters), "I"
     else:
         kind, _, name = what.partition(" ")
         offset, layout = SEGMENT[name]
         place = next(_segments(content, kind)) + offset
     struct.pack_into(f"<{layout}", result, place, value)
     return bytes(result)
+
+
+def _entry(content: bytes, name: str) -> int:
+    """Return the place of the value of an entry of the dynamic section."""
+    place: int = struct.unpack_from("<Q", content, next(_segments(content, "DYNAMIC")) + 8)[0]
+    while struct.unpack_from("<Q", content, place)[0] != TAGS[name]:
+        place += 16
+    return place + 8
 
 
 def _segments(content: bytes, kind: str) -> Iterator[int]:
@@ -276,6 +291,6 @@ def test_library_of_less_than_a_magic_number_is_a_fault(size: int) -> None:
     short = b"\x7fELF"[:size]
     files: Files = {"usr/lib/liba.so.1": short, "usr/lib/libcuda.so.1": short, "opt/tests/libb.so": short}
     assert faults(files) == [
-        f"/usr/lib/liba.so.1: cannot be loaded: it has {size} bytes, which is no library; install the package that has "
-        "it again"
+        f"/usr/lib/liba.so.1: cannot be loaded: it has {size} bytes, which is no library; "
+        + "install the package that has it again"
     ]
