@@ -364,8 +364,12 @@ class _Graph:
             name, _, value = flag.partition("=")
             if name in ("--chown", "--chmod", "--checksum"):
                 value = self._value(value, stage)
-                flag = f"{name}={value.lstrip('0') if name == '--chmod' and re.fullmatch('0*[0-7]+', value) else value}"
+                value = value.lstrip("0") or "0" if name == "--chmod" and re.fullmatch("[0-7]+", value) else value
+                flag = f"{name}={value}" if value else ""
             flags += [flag] if flag and name != "--from" else []
+        moded = any(flag.startswith("--chmod=") and _UNKNOWN.sub("", flag) != "--chmod=" for flag in flags)
+        if moded or stage.step == "scratch":  # there it has no effect: convert.go:1718, client/llb/merge.go
+            flags = [flag for flag in flags if flag != "--link"]
         origin, place = each.flag("from") or None, number(each)
         if origin is not None:
             origin = self._from(origin) if place is None else self._stages[place].step

@@ -39,6 +39,14 @@ FLAGS: dict[str, set[str]] = {
     "WORKDIR": set(),
 }
 """The instructions and their flags. Another one may read files of which nothing is known here."""
+_EXPECTED = {
+    **dict.fromkeys(("ADD", "COPY"), "a source and a target"),
+    **dict.fromkeys(("ARG", "EXPOSE", "MAINTAINER", "STOPSIGNAL", "USER", "VOLUME", "WORKDIR"), "an argument"),
+    **dict.fromkeys(("ENV", "LABEL"), "NAME=VALUE"),
+    "ONBUILD": "an instruction other than FROM, MAINTAINER and ONBUILD",
+    "SHELL": 'a JSON array, such as ["/bin/sh", "-c"]',
+}
+"""What BuildKit wants at least after a keyword (``instructions/parse.go``)."""
 HEREDOC = re.compile(r"\d*<<(?P<chomp>-?)(?P<space>[\t\r ]*)(?P<name>[^<]*)")
 """A word that begins a here-document."""
 _HEREDOC_NAME = re.compile(r"""(?P<quote>['"]?)(?P<name>[^\s'"\\$]+)(?P=quote)""")
@@ -207,6 +215,9 @@ def _check(instruction: Instruction, escape: str, path: str) -> None:
             raise DockerfileError(f"{where}: the flag --{one_line(name)} is unknown; what it reads is not known")
         if not (flag.isascii() and flag.isprintable()) or re.search(r"[\\`]|'.*\"|\".*'", flag):
             raise DockerfileError(f"{where}: {one_line(flag)}: engines read such characters in a flag differently")
+    if not _has_arguments(instruction, escape):
+        expected = _EXPECTED[instruction.keyword]
+        raise DockerfileError(f"{where}: {one_line(instruction.rest) or 'nothing'}: expected {expected}")
     rendered = instruction.render()
     if _BYTES.search(rendered):
         raise DockerfileError(f"{where}: bytes that are not UTF-8")
@@ -215,6 +226,25 @@ def _check(instruction: Instruction, escape: str, path: str) -> None:
         raise DockerfileError(f"{where}: {len(lines[0].encode())} bytes; BuildKit reads lines of {_LINE_LIMIT} bytes")
     if list(_instructions(lines, escape, path)) != [instruction]:
         raise DockerfileError(f"{where}: on one line it has another meaning; write it without characters of control")
+
+
+def _has_arguments(instruction: Instruction, escape: str) -> bool:
+    """Return whether an instruction has the arguments without which BuildKit does not take it."""
+    rest = instruction.rest
+    match instruction.keyword:
+        case "ADD" | "COPY":
+            return len(instruction.words) > 1
+        case "ENV" | "LABEL":
+            words = split_words(rest, escape)
+            pairs = bool(words) and "=" in words[0]
+            return all(word.find("=") > 0 for word in words) if pairs else len(re.split(SEPARATOR, rest)) > 1
+        case "ONBUILD":
+            return _split(rest, escape)[0].upper() not in {"", "FROM", "MAINTAINER", "ONBUILD"}
+        case "SHELL":
+            return bool(json_array(rest))
+        case "VOLUME":
+            return bool(instruction.words) and all(instruction.words)
+    return bool(rest) or instruction.keyword not in _EXPECTED
 
 
 def _split(text: str, escape: str) -> tuple[str, list[str], str]:

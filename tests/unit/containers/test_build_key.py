@@ -233,6 +233,11 @@ EQUAL = {
         "FROM a\nCOPY --link=true app /\nCOPY --link=false --parents=false ./app /\n",
         "FROM a\nCOPY --link app /\nCOPY app /\n",
     ),
+    "link beside a mode": (
+        "FROM a\nARG M=755\nCOPY --link --chmod=$M app /\nCOPY --link --chmod= app /\n",
+        "FROM a\nARG M=755\nCOPY --chmod=0755 app /\nCOPY --link app /\n",
+    ),
+    "link onto nothing": ("FROM scratch\nCOPY --link app /\n", "FROM scratch\nCOPY app /\n"),
     "port": ("FROM a\nEXPOSE 80 53/udp\n", "FROM a\nEXPOSE 80/tcp 53/udp\n"),
     "name of a script": ("FROM a\nRUN <<A\nx\n\ty\nA\n", "FROM a\nRUN <<'B'\nx\n\ty\nB\n"),
 }
@@ -464,6 +469,11 @@ DIFFERENT = {
     "empty volume": ("FROM a\nARG X=\nVOLUME $X\n", "FROM a\n"),
     "variable whose name is an array": ('FROM a\nENV ["A", "1"] B=$X\n', "FROM a\nENV A=1 B=$X\n"),
     "link": ("FROM a\nCOPY --link app /\n", "FROM a\nCOPY app /\n"),
+    "link beside a mode of the parent": (
+        "FROM a\nCOPY --link --chmod=$M app /\n",
+        "FROM a\nCOPY --chmod=$M app /\n",
+    ),
+    "mode of nobody": ("FROM a\nCOPY --chmod=0 app /\n", "FROM a\nCOPY app /\n"),
     "parents of a path": ("FROM a\nCOPY --parents ./app/./data /x/\n", "FROM a\nCOPY --parents app/data /x/\n"),
 }
 
