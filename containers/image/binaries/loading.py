@@ -23,6 +23,7 @@ from containers.image.binaries.loader import DEFAULT_LEVEL, Loader, Missing
 from containers.image.binaries.musl_loader import MuslLoader
 from containers.image.binaries.plugins import Plugin, Plugins, Unmet
 from containers.image.binaries.refused_files import DEFAULT_PAGE, RefusedFiles, unmapped
+from containers.image.copies.families import is_grafted
 from containers.image.copies.processes import Processes
 from containers.image.extensions import misnamed_extensions
 from containers.image.extensions.undefined_symbols import Undefined, UndefinedSymbols
@@ -96,12 +97,14 @@ class Loading:
 class Exceptions:
     """What is no fault: patterns of paths and names, and ``symbols`` that a process brings itself.
 
+    ``one`` has patterns of files of which one in a folder must load, unless a file of the second name is beside them.
     ``archs`` has the least compute capability, 80 for 8.0, that files are compiled for.
     """
 
     host: tuple[str, ...]
     gpu: tuple[str, ...]
     optional: tuple[tuple[str, str], ...]
+    one: tuple[tuple[str, str], ...]
     symbols: tuple[tuple[str, re.Pattern[bytes]], ...]
     archs: tuple[tuple[str, int], ...]
 
@@ -141,6 +144,7 @@ def exceptions() -> Exceptions:
             for file in row["files"]
             for library in row["libraries"]
         ),
+        tuple((row["files"], row["unless"]) for row in table["one"]),
         tuple((file, re.compile(row["symbols"].encode())) for row in table["process"] for file in row["files"]),
         tuple((file, row["least"]) for row in table["arch"] for file in row["files"]),
     )
@@ -235,6 +239,7 @@ class _Resolution:
         for path in files:
             scopes[path] = self._resolve(path)
         self._report_libraries()
+        self._report_families()
         self._report_plugins()
         self._report_ignored()
         self._report_versions()
@@ -307,7 +312,7 @@ class _Resolution:
         for (path, needed), users in self._libraries.unmet():
             missing = self._reasons[path, needed]
             listed = self._no_fault(path, needed, missing)
-            if listed is None and self._leaves_out(path, needed, users):
+            if listed is None and (self._leaves_out(path, needed, users) or _is_idle(path, needed, users)):
                 listed = self.result.optional
             if listed is not None:
                 listed.setdefault(needed, []).append(f"/{path}")
@@ -318,6 +323,23 @@ class _Resolution:
                 provider = "" if elsewhere else providers.provider(needed)
                 fault = Fault("library", f"/{path}", f"missing {needed}", reason, others, provider, (needed,))
                 self.result.faults.append(fault)
+
+    def _report_families(self) -> None:
+        """Report files that may each be missing, and of which one must load."""
+        lacking: defaultdict[str, list[str]] = defaultdict(list)
+        for name, paths in sorted(self.result.optional.items()):
+            for path in paths:
+                lacking[path.lstrip("/")].append(name)
+        for pattern, other in exceptions().one:
+            by_folder: defaultdict[str, list[str]] = defaultdict(list)
+            for path in fnmatch.filter(self._files, pattern):
+                by_folder[posixpath.dirname(path)].append(path)
+            for folder, paths in by_folder.items():
+                if all(map(lacking.get, paths)) and not self._contents.tree.find(f"{folder}/{other}"):
+                    names, others = tuple(lacking[paths[-1]]), map(posixpath.basename, paths)
+                    reason = f"one of {', '.join(others)} must load"
+                    fault = Fault("library", f"/{paths[-1]}", f"missing {', '.join(names)}", reason, names=names)
+                    self.result.faults.append(fault)
 
     def _report_plugins(self) -> None:
         for unmet in self._plugins.unmet():
@@ -498,6 +520,15 @@ class _Resolution:
             if len(different) > 1:
                 several[soname] = [path for _, path in different]
         return several
+
+
+def _is_idle(path: str, needed: str, users: Iterable[str]) -> bool:
+    """Return whether a library that a wheel's repair copied is for files that are gone, or do without what it misses.
+
+    A file is gone if another wheel has replaced it: of OpenCV's wheels, the last one installed has `cv2` for itself.
+    """
+    openers = (one for one in users if not is_grafted(one))
+    return is_grafted(path) and all(exceptions().is_optional(one, needed) for one in openers)
 
 
 def _distance(path: str, other: str) -> tuple[int, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import posixpath
 import re
 import tomllib
 from collections.abc import Mapping
@@ -18,6 +19,9 @@ from containers.image.owners.ownership_records import Owner
 _TABLE: Final = Path(__file__).with_name("families.toml")
 _REPAIRED: Final = re.compile(r"(?:-[0-9a-f]{8})+(?=\.so)")
 """What auditwheel adds to the name of a library that it copies into a wheel (pypa/auditwheel, repair.py, `copylib`)."""
+
+_GRAFTED: Final = re.compile(r".*-packages/[^/]+\.libs/[^/]+")
+"""Where it copies them to."""
 
 
 @dataclass(frozen=True)
@@ -117,6 +121,12 @@ def table() -> FamilyTable:
 def plain(library: str) -> str:
     """Return a library's name without what the repair of a wheel added to it."""
     return _REPAIRED.sub("", library)
+
+
+def is_grafted(path: str) -> bool:
+    """Return whether the repair of a wheel copied the library at a path, for files of the wheel alone."""
+    name = posixpath.basename(path)
+    return plain(name) != name and bool(_GRAFTED.fullmatch(path))
 
 
 def former_names(library: str) -> tuple[str, ...]:

@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from containers.image.binaries.contents import Contents
-from containers.image.binaries.loading import Fault
+from containers.image.binaries.loading import Fault, exceptions
+from containers.image.copies.families import is_grafted
 from containers.image.layers import packages
 from containers.image.owners.ownership_records import DIVERSIONS, STATUS, Owned, Owner, RecordedContent
 
@@ -22,7 +23,7 @@ _BUILD: Final = re.compile("-(?:cpu|headless|contrib)(?=-|$)")
 class Contested:
     """A file with its owners, of which the ``winner``'s content is there, if sizes tell; ``binary`` for an ELF file.
 
-    ``whole`` is whether the owners are builds of one release line, of which one has won all files: it works.
+    ``whole`` is whether the owners are builds of one package, of which one has won all files: it works.
     """
 
     path: str
@@ -58,19 +59,36 @@ def contested(contents: Contents) -> list[Contested]:
     winners: defaultdict[tuple[Owner, ...], set[Owner]] = defaultdict(set)
     for one in rows:
         winners[one.owners].update((one.winner,) if one.winner else ())
-    whole = {same for same, winning in winners.items() if len(winning) == 1 and _are_builds_of_one(same)}
+    won = ((same, next(iter(winning))) for same, winning in winners.items() if len(winning) == 1)
+    whole = {same for same, winner in won if _are_builds_of_one(same) and _is_alone(contents, winner, same)}
     return [replace(one, whole=one.owners in whole) for one in rows]
 
 
 def _are_builds_of_one(owners: Iterable[Owner]) -> bool:
-    """Return whether distributions are builds of one release line for the same use, as tensorflow and tensorflow-cpu.
+    """Return whether distributions are builds of one package for the same use, as tensorflow and tensorflow-cpu.
 
     A package that requires one of them, as tf-keras does, brings it beside the other; so do MediaPipe and Ultralytics
     with OpenCV. Not so builds for a GPU or for
     another CUDA: what works by the one does not by the other.
     """
-    same = {(owner.manager, _BUILD.sub("", owner.name), *owner.version.split(".")[:2]) for owner in owners}
+    same = {(owner.manager, _BUILD.sub("", owner.name)) for owner in owners}
     return len(same) == 1 and all(owner.manager == "pip" for owner in owners)
+
+
+def _is_alone(contents: Contents, winner: Owner, builds: Iterable[Owner]) -> bool:
+    """Return whether the builds beside the one that has won are of its release line, or have left no library.
+
+    OpenCV is one library, whose repaired wheel has others for that one alone.
+    """
+    others = {one for one in builds if one.version.split(".")[:2] != winner.version.split(".")[:2]}
+    if not others:
+        return True
+    if any(one.name == winner.name for one in others):  # a record that an upgrade left
+        return False
+    own = {path for owned in contents.owned.values() if owned.owner == winner for path in owned.files}
+    paths = {path for owned in contents.owned.values() if owned.owner in others for path in owned.files}
+    left = (path for path in paths - own if path in contents.binaries and not is_grafted(path))
+    return all(exceptions().is_optional(path, "*") for path in left)
 
 
 def _contested(contents: Contents, path: str, recorded: dict[Owner, RecordedContent]) -> Contested | None:

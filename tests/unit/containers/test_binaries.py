@@ -134,6 +134,43 @@ def test_what_official_images_lack_is_optional(path: str, library: str, *, optio
     assert (faults({path: elf(needed=(library,))}) == []) is optional
 
 
+@pytest.mark.parametrize(
+    ("more", "faulty"),
+    [
+        ({}, True),
+        ({"usr/lib64/libavutil.so.59": elf("libavutil.so.59")}, False),
+        ({f"{SITE}/torchcodec/libtorchcodec_image.so": elf()}, False),
+    ],
+    ids=["no FFmpeg", "the FFmpeg of one", "images without FFmpeg"],
+)
+def test_one_of_some_plugins_must_load(more: Files, *, faulty: bool) -> None:
+    cores: Files = {
+        f"{SITE}/torchcodec/libtorchcodec_core{ffmpeg}.so": elf(needed=[f"libavutil.so.{library}"])
+        for ffmpeg, library in ((7, 59), (8, 60))
+    }
+    expected = (
+        f"/{SITE}/torchcodec/libtorchcodec_core8.so: missing libavutil.so.60: "
+        "one of libtorchcodec_core7.so, libtorchcodec_core8.so must load"
+    )
+    assert faults({**cores, **more}) == ([expected] if faulty else [])
+
+
+@pytest.mark.parametrize(
+    ("file", "faulty"),
+    [("", False), ("qt/plugins/platforms/libqxcb.so", False), ("cv2.abi3.so", True)],
+    ids=["nothing", "a plugin", "the package"],
+)
+def test_library_of_a_repair_is_for_what_needs_it(file: str, *, faulty: bool) -> None:
+    """As of `opencv-python`, whose `cv2` is that of `opencv-python-headless` if this is installed later."""
+    name = "libQt5Core-e6d3f451.so.5.15.13"
+    files: Files = {f"{SITE}/opencv_python.libs/{name}": elf(name, ["libglib-2.0.so.0"])}
+    if file:
+        files[f"{SITE}/cv2/{file}"] = elf(needed=[name], runpath=f"/{SITE}/opencv_python.libs")
+    assert [line.partition(":")[0] for line in faults(files)] == [f"/{SITE}/opencv_python.libs/{name}"] * faulty
+    alone = {f"{SITE}/nixl.libs/ucx/{name}": elf(name, ["libglib-2.0.so.0"])}
+    assert len(faults(alone)) == 1, "a plugin is opened by its path"
+
+
 def test_resolve_python_library_may_be_preloaded() -> None:
     extension = elf(needed=["libx.so.1"])
     files: dict[str, bytes | str] = {f"{SITE}/a/_c.so": extension, f"{SITE}/nvidia/x/lib/libx.so.1": elf("libx.so.1")}

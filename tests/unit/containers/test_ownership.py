@@ -93,20 +93,26 @@ def test_rpm_digest_is_of_algorithm_that_header_names() -> None:
 
 
 @pytest.mark.parametrize(
-    ("other", "version", "winners", "works"),
+    ("other", "version", "winners", "left", "works"),
     [
-        ("tool-cpu", "2.1", "aa", True),
-        ("tool-cpu", "2.1.4", "bb", True),
-        ("tool-headless", "2.1", "bb", True),
-        ("tool-contrib-headless", "2.1", "bb", True),
-        ("tool-cpu", "2.2", "aa", False),
-        ("tool-cpu", "2.1", "ab", False),
-        ("tool-gpu", "2.1", "aa", False),
-        ("tool-cu13", "2.1", "aa", False),
+        ("tool-cpu", "2.1", "aa", "tool/z.so", True),
+        ("tool-cpu", "2.1.4", "bb", "", True),
+        ("tool-headless", "2.1", "bb", "", True),
+        ("tool-contrib-headless", "2.1", "bb", "", True),
+        ("tool-cpu", "2.2", "aa", "", True),
+        ("tool-cpu", "2.2", "aa", "tool_cpu.libs/libz-0123abcd.so.1", True),
+        ("tool-cpu", "2.2", "aa", "cv2/qt/plugins/platforms/libqxcb.so", True),
+        ("tool-cpu", "2.2", "aa", "tool/z.so", False),
+        ("tool", "2.2", "aa", "", False),
+        ("tool-cpu", "2.1", "ab", "", False),
+        ("tool-gpu", "2.1", "aa", "", False),
+        ("tool-cu13", "2.1", "aa", "", False),
     ],
 )
-def test_builds_of_one_release_work_if_one_has_won(other: str, version: str, winners: str, *, works: bool) -> None:
-    """As tensorflow-cpu with tensorflow, which tf-keras requires."""
+def test_builds_of_one_package_work_if_one_has_won(
+    other: str, version: str, winners: str, left: str, *, works: bool
+) -> None:
+    """As tensorflow-cpu with tensorflow, which tf-keras requires, and OpenCV of two releases."""
     site = "opt/venv/lib/python3.11/site-packages"
     sizes = {"a": 200, "b": 300}
 
@@ -115,8 +121,9 @@ def test_builds_of_one_release_work_if_one_has_won(other: str, version: str, win
 
     files: Files = {
         f"{site}/tool-2.1.dist-info/RECORD": record("a"),
-        f"{site}/{other}-{version}.dist-info/RECORD": record("b"),
+        f"{site}/{other}-{version}.dist-info/RECORD": record("b") + (f"{left},sha256={'c' * 43},1\n" if left else ""),
     }
+    files |= {f"{site}/{left}": elf()} if left else {}
     files |= {
         f"{site}/tool/{name}.so": elf().ljust(sizes[winner], b"\0")[: sizes[winner]]
         for name, winner in zip("xy", winners, strict=True)
