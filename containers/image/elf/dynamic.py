@@ -183,17 +183,23 @@ class Dynamic:
             self.unpack(chains + (number - offset) * 4, "I")  # also before the table, where that is mapped
 
     def _check_lazy(self, machine: _Machine) -> None:
-        """Check the table by which functions are looked up when they are called."""
+        """Check the table by which functions are looked up when they are called.
+
+        It begins with the address of the dynamic section. The loader does not read that, and a repair may move the
+        section alone, as of `clp` in casadi 3.8.2. Then the place of the first function follows the table's three words.
+        """
         place = self.value(Tag.PLTGOT)
+        rows = memoryview(self.memory.read(self.value(Tag.JMPREL), -(-self.value(Tag.PLTRELSZ) // _ENTRY) * _ENTRY))
         if not self.memory.holds(place, 24, WRITE) or (
-            machine is _MACHINES[X86_64] and self.unpack(place, "Q")[0] != self._segment.address
+            machine is _MACHINES[X86_64]
+            and self.unpack(place, "Q")[0] != self._segment.address
+            and place + 24 != min(rows.cast("Q")[0::3], default=0)
         ):
             raise Unloadable(f"malformed: its DT_PLTGOT is {place:#x}, which is no table of functions")
         # The loader would resolve a function before its start, and move its address once more.
         ends = [self.value(table) + self.value(size) for table, size in _RELOCATIONS]
         if self.value(Tag.RELA) <= self.value(Tag.JMPREL) < ends[0] != ends[1]:
             raise Unloadable("malformed: its DT_RELA reaches into its DT_JMPREL")
-        rows = memoryview(self.memory.read(self.value(Tag.JMPREL), -(-self.value(Tag.PLTRELSZ) // _ENTRY) * _ENTRY))
         if unknown := set(rows.cast("I")[2::6]) - machine.functions:
             raise Unloadable(f"malformed: it has a relocation of type {min(unknown)} for a function")
 

@@ -55,7 +55,7 @@ SEGMENT: Final[Mapping[str, tuple[int, str]]] = {
 KINDS: Final = {"LOAD": 1, "DYNAMIC": 2, "INTERP": 3, "PHDR": 6, "TLS": 7, "RELRO": 0x6474E552}
 TAGS: Final = {
     "NEEDED": 1, "PLTRELSZ": 2, "STRTAB": 5, "SYMTAB": 6, "RELA": 7, "RELASZ": 8, "RELAENT": 9, "STRSZ": 10,
-    "INIT": 12, "PLTREL": 20, "JMPREL": 23, "INIT_ARRAY": 25, "INIT_ARRAYSZ": 27, "GNU_HASH": 0x6FFFFEF5,
+    "PLTGOT": 3, "INIT": 12, "PLTREL": 20, "JMPREL": 23, "INIT_ARRAY": 25, "INIT_ARRAYSZ": 27, "GNU_HASH": 0x6FFFFEF5,
     "VERNEED": 0x6FFFFFFE, "VERSYM": 0x6FFFFFF0, "RELACOUNT": 0x6FFFFFF9, "RELRSZ": 35, "RELR": 36,
 }  # fmt: skip
 MOST: Final = (1 << 64) - 1
@@ -153,6 +153,10 @@ CASES: Final[tuple[tuple[str, str, int, bool], ...]] = (
     ("packed", "RELRSZ", 0x1000, REFUSED),
     ("library", "PLTREL", 17, REFUSED),
     ("library", "JMPREL", 1 << 40, REFUSED),
+    ("program", "PLTGOT", 1 << 40, REFUSED),
+    # The first word of its table, an address that a repair leaves as it is, and that the loader does not read.
+    ("program", "GOT", 0, TAKEN),
+    ("fixed", "GOT", 1, TAKEN),
     ("library", "INIT", 1 << 40, REFUSED),
     ("library", "INIT_ARRAY", 1 << 40, REFUSED),
     ("library", "INIT_ARRAYSZ", MOST, REFUSED),
@@ -206,6 +210,10 @@ def damaged(content: bytes, what: str, value: int) -> bytes:
         table = struct.unpack_from("<Q", content, _entry(content, "GNU_HASH"))[0]  # a program's first segment is at 0
         filters = struct.unpack_from("<I", content, table + 8)[0]
         place, layout = table + (4 if what == "first" else 16 + 8 * filters), "I"
+    elif what == "GOT":
+        address, layout = struct.unpack_from("<Q", content, _entry(content, "PLTGOT"))[0], "Q"
+        rows = (struct.unpack_from("<QQQQ", content, start + 8) for start in _segments(content, "LOAD"))
+        place = next(offset + address - start for offset, start, _, size in rows if start <= address < start + size)
     else:
         kind, _, name = what.partition(" ")
         offset, layout = SEGMENT[name]
@@ -291,6 +299,8 @@ def test_library_of_less_than_a_magic_number_is_a_fault(size: int) -> None:
     short = b"\x7fELF"[:size]
     files: Files = {"usr/lib/liba.so.1": short, "usr/lib/libcuda.so.1": short, "opt/tests/libb.so": short}
     assert faults(files) == [
-        f"/usr/lib/liba.so.1: cannot be loaded: it has {size} bytes, which is no library; "
-        + "install the package that has it again"
+        (
+            f"/usr/lib/liba.so.1: cannot be loaded: it has {size} bytes, which is no library; "
+            "install the package that has it again"
+        )
     ]

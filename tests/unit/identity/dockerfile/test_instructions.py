@@ -161,7 +161,7 @@ def test_parse_names_directives_and_lines() -> None:
         (b"ARG\n", "D:1: ARG: nothing: expected an argument"),
         (b"WORKDIR \n", "D:1: WORKDIR: nothing: expected an argument"),
         (b"COPY a\n", "D:1: COPY: a: expected a source and a target"),
-        (b"ADD --chown=1 [\"a\"]\n", 'D:1: ADD: ["a"]: expected a source and a target'),
+        (b'ADD --chown=1 ["a"]\n', 'D:1: ADD: ["a"]: expected a source and a target'),
         (b"VOLUME []\n", "D:1: VOLUME: []: expected an argument"),
         (b"ENV A\n", "D:1: ENV: A: expected NAME=VALUE"),
         (b"ENV A=1 B\n", "D:1: ENV: A=1 B: expected NAME=VALUE"),
