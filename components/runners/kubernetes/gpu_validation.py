@@ -13,6 +13,7 @@ from components.runners.kubernetes.pod import (
     Spec,
     claims,
     devices,
+    env_of,
     on_disk,
     pins,
     placement,
@@ -52,10 +53,9 @@ def environment(config: KubernetesRunnersConfig, image: Any) -> list[Spec]:
     """Return the variables of the Job; ``image`` is what it runs. The report repeats it, the profile and the node."""
     loss = config.validation.accepted_loss if config.validation else None
     return [
-        {"name": "CHECKED_IMAGE", "value": image},
-        {"name": "NODE_PROFILE", "value": config.profile},
+        *env_of({"CHECKED_IMAGE": image, "NODE_PROFILE": config.profile}),
         {"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
-        *([{"name": "ACCEPTED_LOSS", "value": str(loss)}] if loss else []),
+        *env_of({"ACCEPTED_LOSS": str(loss)} if loss else {}),
     ]
 
 

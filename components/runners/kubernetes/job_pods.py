@@ -29,8 +29,10 @@ from components.runners.kubernetes.pod import (
     claims,
     daemon,
     devices,
+    env_of,
     labels,
     layers,
+    mounts_of,
     on_disk,
     pins,
     placement,
@@ -198,12 +200,12 @@ def template(config: KubernetesRunnersConfig, service: Spec | None = None, docke
         mounts["docker"] = DOCKER
         volumes += [{"name": "docker", "emptyDir": {"sizeLimit": _SOCKETS_SIZE}}, layers(config)]
     if env:
-        container["env"] = [{"name": name, "value": value} for name, value in env.items()]
+        container["env"] = env_of(env)
     if service:
         mounts["build-client"] = CLIENT
         volumes.append({"name": "build-client", "secret": {"secretName": service["secret"]}})
     if mounts:
-        container["volumeMounts"] = [{"name": name, "mountPath": path} for name, path in mounts.items()]
+        container["volumeMounts"] = mounts_of(mounts)
     made = _template(config, container, volumes, has_devices=bool(config.devices))
     made["spec"] |= of_pod
     if config.job_daemon:

@@ -256,7 +256,7 @@ def daemon(
         "env": [{"name": "DOCKER_GROUP_GID", "value": group}, *proxy(config), *visible],
         "securityContext": {"privileged": True},
         "resources": {**resources, **(claims(config)[1] if with_gpus else {})},
-        "volumeMounts": _mounts({**mounts, "layers": "/var/lib/docker"}),
+        "volumeMounts": mounts_of({**mounts, "layers": "/var/lib/docker"}),
         **({"lifecycle": {"postStart": {"exec": {"command": ["sh", "-c", commands]}}}} if commands else {}),
     }
 
@@ -300,7 +300,7 @@ def proxy(config: KubernetesRunnersConfig) -> list[Spec]:
     ARC gives them to the container of the runner alone (actions-runner-controller 0.14.2,
     controllers/actions.github.com/ephemeralrunner_controller.go:699 and resourcebuilder.go:701).
     """
-    return [{"name": name, "value": value} for name, value in config.proxy.items()]
+    return env_of(config.proxy)
 
 
 def daemon_options(config: KubernetesRunnersConfig) -> list[str]:
@@ -333,7 +333,7 @@ def _hook(config: KubernetesRunnersConfig, image: str) -> list[Spec]:
         "ACTIONS_RUNNER_REQUIRE_JOB_CONTAINER": "true",
     }
     own_name = {"name": "ACTIONS_RUNNER_POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
-    return [*({"name": name, "value": value} for name, value in values.items()), own_name]
+    return [*env_of(values), own_name]
 
 
 def _runner(config: KubernetesRunnersConfig, image: str, service: Spec | None) -> Spec:
@@ -357,13 +357,10 @@ def _runner(config: KubernetesRunnersConfig, image: str, service: Spec | None) -
         "command": ["/home/runner/run.sh"],
         "readinessProbe": _READY,
         "lifecycle": {"preStop": {"exec": {"command": ["bash", "-c", _FINISH, "finish", str(config.grace * 60)]}}},
-        "env": [
-            *({"name": name, "value": value} for name, value in env.items()),
-            *(_hook(config, image) if config.job_pods else []),
-        ],
+        "env": [*env_of(env), *(_hook(config, image) if config.job_pods else [])],
         # Jobs have sudo in GitHub's image, so privilege escalation stays allowed. Unneeded capabilities are dropped.
         "securityContext": {**_USER, "privileged": False, "capabilities": {"drop": ["NET_RAW"]}},
-        "volumeMounts": _mounts(mounts),
+        "volumeMounts": mounts_of(mounts),
     }
     size, limits = config.own_requests, devices(config) if has_devices else {}
     if config.job_memory and not config.job_pods:
@@ -391,5 +388,11 @@ def _volumes(config: KubernetesRunnersConfig, service: Spec | None) -> list[Spec
     return volumes + (shared_memory(config) if _has_devices(config) else [])
 
 
-def _mounts(paths: Mapping[str, str]) -> list[Spec]:
+def env_of(values: Mapping[str, Any]) -> list[Spec]:
+    """Return the environment of a container that has these variables."""
+    return [{"name": name, "value": value} for name, value in values.items()]
+
+
+def mounts_of(paths: Mapping[str, str]) -> list[Spec]:
+    """Return the mounts of volumes at these paths, by the volumes' names."""
     return [{"name": name, "mountPath": path} for name, path in paths.items()]

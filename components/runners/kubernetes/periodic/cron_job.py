@@ -7,7 +7,7 @@ from pathlib import Path
 
 from components.runners.kubernetes import isolation
 from components.runners.kubernetes.isolation import Manifest
-from components.runners.kubernetes.pod import ANY_NODE, CLOSED, Spec, placement
+from components.runners.kubernetes.pod import ANY_NODE, CLOSED, Spec, env_of, placement
 from stacks.config.kubernetes import KubernetesRunnersConfig, PoolConfig
 
 _NODE = "/home/runner/externals/node*/bin/node"
@@ -53,7 +53,7 @@ def cron_job(
         "name": name,
         "image": image,
         "command": ["bash", "-c", run],
-        "env": [{"name": key, "value": value} for key, value in variables.items()],
+        "env": env_of(variables),
         "securityContext": {**CLOSED, "readOnlyRootFilesystem": True},
         "resources": {"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"memory": "256Mi"}},
     }
