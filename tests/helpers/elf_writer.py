@@ -89,7 +89,7 @@ def elf(
         listed = put(names)
         sections = bytes(64)
         for section_name, (first, length) in starts.items():
-            sections += _SECTION.pack(names.index(section_name), 1, 2, 0, first, length, 0, 0, 8, 0)
+            sections += _SECTION.pack(names.index(section_name), 1, 2, first, first, length, 0, 0, 8, 0)
         sections += _SECTION.pack(names.index(b".shstrtab"), 3, 0, 0, listed, len(names), 0, 0, 1, 0)
     header = _HEADER.pack(
         *(

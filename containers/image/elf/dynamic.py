@@ -186,7 +186,7 @@ class Dynamic:
         """Check the table by which functions are looked up when they are called.
 
         It begins with the address of the dynamic section. The loader does not read that, and a repair may move the
-        section alone, as of `clp` in casadi 3.8.2. Then the place of the first function follows the table's three words.
+        section alone, as of `clp` in casadi 3.8.2. Then the place of the first function follows the first three words.
         """
         place = self.value(Tag.PLTGOT)
         rows = memoryview(self.memory.read(self.value(Tag.JMPREL), -(-self.value(Tag.PLTRELSZ) // _ENTRY) * _ENTRY))

@@ -50,10 +50,12 @@ def misnamed(contents: Contents, machine: ElfMachine) -> Iterator[Misnamed]:
 def too_short(contents: Contents) -> Iterator[tuple[str, int]]:
     """Yield the libraries that have fewer bytes than the first four of an ELF file, with their sizes in bytes.
 
+    Those in Python's folders may be for anybody, and count where Python imports them: see :func:`misnamed`.
     Source: bminor/glibc glibc-2.36, elf/dl-load.c (`open_verify`, "file too short").
     """
     for path, file in sorted(contents.not_elf.items()):
-        if file.size < len(MAGIC) and not _EXTENSION.fullmatch(path) and not _ASIDE.search(path):
+        is_python_s = _EXTENSION.fullmatch(path) or _FOLDER.fullmatch(path)
+        if file.size < len(MAGIC) and not is_python_s and not _ASIDE.search(path):
             yield path, file.size
 
 
