@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import tomllib
 from typing import Final
 
 import click
@@ -95,19 +94,6 @@ def flavors(ctx: click.Context, param: click.Parameter, incomplete: str) -> list
     """Return the flavors that begin so, as the committed JSON schema has them."""
     schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
     names = schema["properties"]["config"]["properties"][f"{NAMESPACE}:flavor"]["enum"]
-    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
-
-
-def components(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001 - click's
-    """Return the upstreams that begin so."""
-    names = sorted(path.stem for path in (ROOT / "maintenance/upstream/contracts").glob("*.toml"))
-    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
-
-
-def tables(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001 - click's
-    """Return the tables with a source that begin so."""
-    text = (ROOT / "maintenance/refresh/sources.toml").read_text(encoding="utf-8")
-    names = dict.fromkeys(source["table"] for source in tomllib.loads(text)["source"])
     return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 
 

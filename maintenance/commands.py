@@ -8,7 +8,6 @@ from typing import Final
 
 import click
 
-from cli import completion
 from cli.command_line import Sections, command
 from cli.main import slipway
 from stacks.config.stack_file import ROOT
@@ -18,7 +17,7 @@ from stacks.config.stack_file import ROOT
     ("python -m maintenance refresh", "all tables that a public source can be asked for"),
     ("python -m maintenance refresh nccl cudnn --dry-run", "two of them; nothing is written"),
 )
-@click.argument("tables", metavar="[TABLE]...", nargs=-1, shell_complete=completion.tables)
+@click.argument("tables", metavar="[TABLE]...", nargs=-1)
 @click.option("--dry-run", is_flag=True, help="Show what is new, and write nothing.")
 @click.pass_context
 def refresh(ctx: click.Context, tables: tuple[str, ...], *, dry_run: bool) -> None:
@@ -45,7 +44,7 @@ def refresh(ctx: click.Context, tables: tuple[str, ...], *, dry_run: bool) -> No
     ("python -m maintenance upstream nccl --at v2.31.1-1", "before a pinned version moves"),
     ("python -m maintenance upstream hpcx --from hpcx-v2.26-cuda13-x86_64.tbz", "an archive"),
 )
-@click.argument("components", metavar="[COMPONENT]...", nargs=-1, shell_complete=completion.components)
+@click.argument("components", metavar="[COMPONENT]...", nargs=-1)
 @click.option("--at", "tag", metavar="TAG", help="A tag or commit instead of those that the stacks use.")
 @click.option(
     "--from",

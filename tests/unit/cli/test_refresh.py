@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from cli import completion, main
+from cli import main
 from containers.image.gpu.release_order import order
 from maintenance.commands import maintenance
 from maintenance.refresh import refresh, rows, table_text, torch_table
@@ -172,11 +172,6 @@ def test_source_matches_rows_of_its_table(source: refresh.ReleaseSource) -> None
     for release, key in source.known:
         assert re.fullmatch(groups[0], release)
         assert re.fullmatch(groups[1], key) if source.keyed else not key
-
-
-def test_completion_offers_tables_with_a_source() -> None:
-    offered = [item.value for item in completion.tables(None, None, "n")]  # type: ignore[arg-type]
-    assert offered == ["ngc", "nccl", "nemo"]
 
 
 APT = """Package: libnccl2

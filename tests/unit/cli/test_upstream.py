@@ -16,10 +16,8 @@ import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-import click
 import pytest
 
-from cli import completion
 from cli.locking import git_objects
 from cli.main import main
 from maintenance.commands import maintenance
@@ -396,16 +394,6 @@ def test_encrypted_archive_is_one_line(tmp_path: Path, capsys: pytest.CaptureFix
     status, (line,) = run(capsys, "tool", "--from", path)
     assert status == 1
     assert line.startswith(f"{path}: no archive, or not a whole one: ")
-
-
-def test_component_is_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    contracts = write(
-        tmp_path, {f"maintenance/upstream/contracts/{name}.toml": "" for name in ("nccl", "nccl-tests", "ucx")}
-    )
-    monkeypatch.setattr(completion, "ROOT", contracts)
-    command = click.Command("upstream")
-    words = completion.components(click.Context(command), click.Argument(["components"]), "nc")
-    assert [word.value for word in words] == ["nccl", "nccl-tests"]
 
 
 def test_short_commit_that_is_gone_is_one_line(hub: Path, capsys: pytest.CaptureFixture[str]) -> None:
