@@ -622,3 +622,12 @@ def test_exported_dockerfile_mounts_the_files_that_it_has(files: dict[str, str],
     assert any(line.startswith("COPY ") for line in lines) == bool(files)
     mounts = f"--mount=type=bind,target=/x{origin} --mount=type=cache,target=/c --mount=target=/y{origin}"
     assert lines[-1] == f"RUN {mounts} x"
+
+
+@pytest.mark.parametrize("line", ["ADD a /b", "COPY a <<E /b\nx\nE"])
+def test_file_that_no_other_stage_can_give_is_refused(line: str) -> None:
+    """Neither an archive that is unpacked, nor a written file beside one of the context."""
+    image = plan.make("local", {"flavor": "local"}).images[0]
+    content = replace(image.content, dockerfile=f"FROM scratch\n{line}\n", files={"a": "0" * 64})
+    with pytest.raises(SlipwayError, match="only a build from its own context can say this; `slipway export bake`"):
+        self_contained.text([replace(image, content=content)])
