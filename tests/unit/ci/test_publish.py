@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +16,8 @@ import pytest
 from ci import public_state, pulumi_stack
 from ci.verbs import publish
 from containers.errors import SlipwayError
+from containers.evidence import cosign
+from stacks.config.signing import SigningConfig
 from tests.helpers.sample_repository import Checkout
 
 STATUS = 7
@@ -91,3 +95,17 @@ def test_publish_writes_the_public_state_and_outputs(tmp_path: Path, monkeypatch
     assert (tmp_path / "GITHUB_STEP_SUMMARY").read_text() == (
         "### local\n\n| image | published as |\n| --- | --- |\n| torch | `r/torch@sha256:1`<br>`1-local` |\n"
     )
+
+
+def test_statements_of_an_earlier_job_are_not_handed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The workflow ``attest`` signs all that it gets."""
+    (tmp_path / "statements").write_text("of an earlier job")
+    monkeypatch.setattr(publish, "Checkout", SimpleNamespace(here=lambda: SimpleNamespace(state=tmp_path)))
+    monkeypatch.setenv("GITHUB_SERVER_URL", "https://github.com")
+    monkeypatch.setenv("SLIPWAY_WORKFLOW", "acme/images/.github/workflows/up.yml@refs/heads/main")
+    monkeypatch.setenv(cosign.STATEMENTS, "")
+    identity = "https://github.com/acme/images/.github/workflows/attest.yml@refs/heads/main"
+    file = publish.left_statements(SigningConfig(identity=identity, issuer="https://issuer.example"))
+    assert file == Path(os.environ[cosign.STATEMENTS]) == tmp_path / "statements"
+    publish.hand_over(file, tmp_path / "to")
+    assert not (tmp_path / "to").exists()
