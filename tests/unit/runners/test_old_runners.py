@@ -11,7 +11,7 @@ from stacks.config.ec2 import Ec2RunnersConfig
 from stacks.config.kubernetes import KubernetesRunnersConfig
 from stacks.versions.checksums import old_runner, runner_names
 from stacks.versions.tables import table
-from tests.unit.runners.test_ec2 import load
+from tests.unit.runners.test_ec2 import RUNNERS, SECRET, load
 
 IMAGE = "ghcr.io/actions/actions-runner"
 
@@ -49,6 +49,11 @@ def test_old_runner_is_warned_of_in_both_kinds() -> None:
     line = "GitHub may give runners of release 2.336.0 no job from 2026-09-25 on, 30 days after 2.337.0: take 2.338.0"
     own: Ec2RunnersConfig = load(runner="2.336.0")
     assert own.warnings == [f"slipway:runners.runner: {line}"]
+    hooked = load(runner="2.336.0", github={**RUNNERS["github"], "webhookSecret": f"{SECRET[:-6]}123456"})
+    assert [each.partition(": ")[0] for each in hooked.warnings] == [
+        "slipway:runners.runner",
+        "slipway:runners.github.webhookSecret",
+    ]
     sets = {
         "cpu": {"profile": "cpu"},
         "big": {"profile": "cpu", "image": f"mirror.example/{IMAGE}:2.336.0@sha256:{'0' * 64}"},
