@@ -228,6 +228,7 @@ def test_scan_imports_an_archive_once(scanner: vulnerability_scanner.Scanner) ->
     scanner.archive.write_text("a newer database")
     grype.scan(REF, policy(database=str(scanner.archive)), None, ROOT)
     assert [call[:2] for call in scanner.calls()].count(["db", "import"]) == 2
+    assert "update-url" not in scanner.configuration()["db"]
 
 
 def test_scan_takes_only_its_own_configuration(scanner: vulnerability_scanner.Scanner) -> None:
@@ -250,6 +251,7 @@ def test_scan_without_network_takes_the_last_database(scanner: vulnerability_sca
         grype.scan(REF, policy(), None, ROOT)
     scanner.fail(None)
     grype.scan(REF, policy(), None, ROOT)
+    assert "update-url" not in scanner.configuration()["db"]  # it has one of its own
     scanner.fail("update", "[0000] ERROR unable to update: no route")
     assert grype.scan(REF, policy(), None, ROOT).vulnerabilities
 
