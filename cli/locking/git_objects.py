@@ -70,7 +70,7 @@ def commit(repository: Path, tag: str) -> str:
 
 def paths(repository: Path, name: str) -> list[str]:
     """Return the paths of the files and submodules of a commit."""
-    done = run_git(repository, "ls-tree", "-r", "-z", "--name-only", "--full-tree", name)
+    done = run_git(repository, "ls-tree", "-r", "-z", "--name-only", name)
     if done.returncode:
         raise SlipwayError(f"{repository} cannot be read at {name}: {_reason(done)}")
     return [path.decode(errors="replace") for path in done.stdout.split(b"\0") if path]
@@ -82,7 +82,7 @@ def content(repository: Path, name: str, path: str) -> bytes:
     Raises:
         SlipwayError: the repository cannot be read, or the host that has the rest of it does not answer.
     """
-    kind = run_git(repository, "ls-tree", "-z", "--full-tree", name, "--", path)
+    kind = run_git(repository, "ls-tree", "-z", name, "--", path)
     entries = kind.stdout.decode(errors="replace").split("\0")
     if not entries[0].startswith("100") and not entries[0].startswith("120"):
         return b""

@@ -100,7 +100,7 @@ def test_openvex_says_what_each_exception_means() -> None:
         exception(id="CVE-2026-3"),
         exception(id="CVE-2026-5", until="2026-11-23"),
     ]
-    now = datetime(2026, 11, 24, 12, tzinfo=UTC)
+    now = datetime(2026, 11, 24, 12, 0, 0, 7, tzinfo=UTC)
     exceptions = [VulnerabilityExceptionConfig.model_validate(row) for row in rows]
     document = openvex.document(REF, exceptions, "acme", now)
     product = f"pkg:oci/torch@sha256%3A{'a' * 64}?repository_url=ghcr.io/acme/torch"
