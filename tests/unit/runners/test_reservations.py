@@ -20,6 +20,7 @@ from containers.image.gpu.kubectl import UnknownKind
 from scaler import keeper
 from scaler.decide import ON_DEMAND, SPOT, Machine, Reserved, Rules, Runner, decide, room
 from scaler.jobs import Job
+from scaler.listening.listener import capacity
 from stacks.checks import provider_settings, reservations
 from stacks.config.ec2 import NodeReservationConfig, ReservationConfig
 from stacks.config.kubernetes import KubernetesRunnersConfig
@@ -98,6 +99,7 @@ def test_decide_without_fallback_waits_for_the_reservation() -> None:
     there = [Machine("i-1", "cr-1", NOW - 60)]
     assert decide(NOW, alone, jobs(5), there, [], {}).desired == {"cr-1": 2}
     assert decide(NOW, alone, jobs(5, ago=900), there, [], {}).desired == {"cr-1": 2}
+    assert (capacity(NOW, alone), capacity(NOW, rules(cr_1=Reserved(2)))) == (2, 20)
 
 
 def test_decide_after_patience_takes_another_kind_of_capacity() -> None:
