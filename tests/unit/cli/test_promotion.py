@@ -466,9 +466,11 @@ def test_digest_of_an_earlier_image_needs_evidence_too(stack: Stack) -> None:
     assert line == "--digest: 'stable' is no digest: give sha256: and 64 digits 0-9 a-f"
 
 
-@pytest.mark.parametrize("moves", [1, 2])
-def test_tag_that_moves_meanwhile_is_reported(stack: Stack, monkeypatch: pytest.MonkeyPatch, moves: int) -> None:
-    """Another promotion moves the tag while the evidence is verified, or just after this one moved it."""
+@pytest.mark.parametrize(("moves", "gone"), [(1, False), (2, False), (2, True)])
+def test_tag_that_moves_meanwhile_is_reported(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch, moves: int, *, gone: bool
+) -> None:
+    """Another promotion moves the tag while the evidence is verified, or just after this one moved it; or it is deleted."""
     read = Repository.visible_digest
     other = stack.refs[0].partition("@")[2]
     reads = 0
@@ -476,15 +478,18 @@ def test_tag_that_moves_meanwhile_is_reported(stack: Stack, monkeypatch: pytest.
     def moved(repository: Repository) -> str | None:
         nonlocal reads
         reads += 1
-        if reads == moves + 1:
+        if reads == moves + 1 and gone:
+            del stack.registry.digests["acme/torch:stable"]
+        elif reads == moves + 1:
             stack.registry.digests["acme/torch:stable"] = other
         return read(repository)
 
     monkeypatch.setattr(Repository, "visible_digest", moved)
     with pytest.raises(SlipwayError) as refusal:
         stack.promote()
-    assert stack.tagged == other
-    assert ("while the evidence was verified" if moves == 1 else "at the same time") in str(refusal.value)
+    assert "acme/torch:stable" not in stack.registry.digests if gone else stack.tagged == other
+    said = f"at the same time, to {'nothing' if gone else other}"
+    assert ("while the evidence was verified" if moves == 1 else said) in str(refusal.value)
 
 
 def test_evidence_attests_report_of_failed_checks_too(stack: Stack) -> None:
