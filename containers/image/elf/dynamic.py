@@ -292,7 +292,7 @@ class Dynamic:
             address = self.unpack(place, "Q")[0]
             if self.file.kind != PROGRAM and Tag.RELR not in self:
                 address = 0
-        if address is not None:
+        if address is not None and not self.file.is_unnamed(place):
             check_code(self.file, self.memory, address, "what it calls when it is loaded or ends")
 
     def _symbol(self, number: int) -> tuple[int, ...]:

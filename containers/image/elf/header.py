@@ -90,6 +90,23 @@ class ElfHeader:
         """Whether its sections say what is code."""
         return any(each.flags & CODE for each in self.sections)
 
+    def is_unnamed(self, address: int) -> bool:
+        """Return whether the file has sections, and none in the segment of an address.
+
+        The loader reads no sections. What protects a library adds segments without one, and its own code fills them
+        (pypylon 26.9, whose libPylonVToolAdapter.so loads).
+        """
+        return any(one.address <= address < one.address + one.memory for one in self._unnamed)
+
+    @cached_property
+    def _unnamed(self) -> list[Segment]:
+        places = [each.address for each in self.sections if each.flags & ALLOCATED]
+        return [
+            one
+            for one in (self.of(LOAD) if places else ())
+            if not any(one.address <= place < one.address + one.memory for place in places)
+        ]
+
     def name(self, section: Section) -> bytes:
         """Return a section's name."""
         return self._names[section.name : section.name + _MOST_NAME].partition(b"\0")[0]

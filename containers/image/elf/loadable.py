@@ -151,7 +151,7 @@ def check_code(file: ElfHeader, memory: Memory, address: int, name: str) -> None
     """Check that an address that a process calls has code. Raises Unloadable: it has none."""
     section = file.section_at(address)
     is_code = memory.holds(address, 4, RUN) and any(memory.read(address, 4))
-    if is_code and file.has_code:
+    if is_code and file.has_code and not file.is_unnamed(address):
         is_code = bool(section and section.flags & header.CODE and memory.place(address) == _place(section, address))
     if is_code and section and file.name(section) in _STARTS:
         is_code = address == section.address

@@ -154,6 +154,8 @@ CASES: Final[tuple[tuple[str, str, int, bool], ...]] = (
     ("library", "PLTREL", 17, REFUSED),
     ("library", "JMPREL", 1 << 40, REFUSED),
     ("program", "PLTGOT", 1 << 40, REFUSED),
+    # Code in a segment without a section, as of a library that is protected: the loader reads no sections.
+    ("library", "sections", 0, TAKEN),
     # The first word of its table, an address that a repair leaves as it is, and that the loader does not read.
     ("program", "GOT", 0, TAKEN),
     ("fixed", "GOT", 1, TAKEN),
@@ -201,6 +203,8 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def damaged(content: bytes, what: str, value: int) -> bytes:
     """Return a file with another value of a field, or of an entry of its dynamic section."""
+    if what == "sections":
+        return _without_sections_of_code(content)
     result = bytearray(content)
     if what in HEADER:
         place, layout = HEADER[what]
@@ -219,6 +223,16 @@ def damaged(content: bytes, what: str, value: int) -> bytes:
         offset, layout = SEGMENT[name]
         place = next(_segments(content, kind)) + offset
     struct.pack_into(f"<{layout}", result, place, value)
+    return bytes(result)
+
+
+def _without_sections_of_code(content: bytes) -> bytes:
+    """Return a file whose sections name other data as code."""
+    result = bytearray(content)
+    start, count = struct.unpack_from("<Q", content, 40)[0], struct.unpack_from("<H", content, 60)[0]
+    for row in range(start, start + 64 * count, 64):
+        flags = struct.unpack_from("<Q", content, row + 8)[0]
+        struct.pack_into("<Q", result, row + 8, {2: 6, 6: 0}.get(flags, flags))
     return bytes(result)
 
 
