@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 import re
 from collections.abc import Callable
 from typing import IO, Any, Final, TypeVar, cast
@@ -19,6 +20,18 @@ _BUFFER: Final = 1 << 20
 """Bytes of a blob that are read at once."""
 
 Result = TypeVar("Result")
+
+
+def parsed(body: bytes) -> Any:
+    """Return the content of a JSON document. Raises ValueError or RecursionError: it is none, or nested too deep.
+
+    Python reads `NaN` and `Infinity` too, which are no JSON (RFC 8259, section 6), and engines refuse.
+    """
+    return json.loads(body, parse_constant=_refused)
+
+
+def _refused(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")
 
 
 class BlobUnreadable(Exception):
@@ -43,7 +56,9 @@ def read_blob(
     Raises:
         SlipwayError: the blob is larger than stated, does not have its digest, or is malformed.
     """
-    stream = _Hashed(source, budget.current(reference), f"{reference}: {digest}", size)
+    stream = _Hashed(
+        source, budget.current(reference), f"{reference}: {digest}", size, hashlib.sha256() if verify else None
+    )
     malformed: BlobUnreadable | None = None
     result: Result | None = None
     try:
@@ -51,7 +66,7 @@ def read_blob(
     except BlobUnreadable as error:
         malformed = error
     actual = stream.finish()
-    if verify and actual != digest:
+    if actual and actual != digest:
         raise SlipwayError(f"{reference}: a blob is corrupt: its digest is {actual}, not {digest}")
     if malformed is not None:
         raise SlipwayError(f"{reference}: {digest}: {malformed}")
@@ -61,10 +76,10 @@ def read_blob(
 class _Hashed(io.RawIOBase):
     """The bytes of a blob, and their SHA-256."""
 
-    def __init__(self, source: Callable[[int], bytes], left: Budget, name: str, size: int | None) -> None:
+    def __init__(self, source: Callable[[int], bytes], left: Budget, name: str, size: int | None, digest: Any) -> None:
         self._source, self._budget = source, left
         self._name, self._size, self._count = name, size, 0
-        self._hash = hashlib.sha256()
+        self._hash = digest
 
     def readable(self) -> bool:
         return True
@@ -77,13 +92,14 @@ class _Hashed(io.RawIOBase):
         self._count += len(chunk)
         if self._size is not None and self._count > self._size:
             raise SlipwayError(f"{self._name}: has more bytes than its manifest states, {self._size:,}")
-        self._hash.update(chunk)
+        if self._hash:
+            self._hash.update(chunk)
         buffer[: len(chunk)] = chunk
         return len(chunk)
 
     def finish(self) -> str:
-        """Read the remaining bytes, and return the digest of all."""
+        """Read the remaining bytes, and return the digest of all; empty if none is wanted."""
         buffer = bytearray(_BUFFER)
         while self.readinto(buffer):
             pass
-        return f"sha256:{self._hash.hexdigest()}"
+        return f"sha256:{self._hash.hexdigest()}" if self._hash else ""

@@ -1,7 +1,7 @@
 """What was read of layers before: an inspection reads each layer of a registry once, whatever images have it.
 
-A layer is known by its blob's digest, and by the code and the tables that read it. What is kept is this user's: see
-:mod:`containers.user_cache`.
+A layer is known by the digests of its blob and of its archive, and by the code and the tables that read it. What is
+kept is this user's: see :mod:`containers.user_cache`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ import zstandard
 
 from containers import budget, user_cache
 from containers.errors import MALFORMED, SlipwayError
-from containers.image.layers import layer as archive
 from containers.image.layers.layer import Facts, LayerIndex
 from containers.image.registry_image import Image, Layer
 from containers.registry.client import Repository
@@ -53,19 +52,12 @@ def read(image: Image, layer: Layer, facts: Facts) -> ReadLayer:
         return ReadLayer(image.index(layer, facts), layer.size)
     key = _key(layer, facts)
     known = _known(key)
-    if known and known.size <= layer.size:
+    if known and known.size == layer.size:
         with suppress(SlipwayError):  # then the layer is read, and the error is that of its download
             if image.repository.blob_size(layer.digest) == known.size:
                 budget.current(image.reference).credit(known.size)
                 return known
-
-    def index(stream: IO[bytes]) -> ReadLayer:
-        result = archive.index(stream, layer.media_type, facts=facts)
-        while stream.read(_BLOCK):
-            pass
-        return ReadLayer(result, stream.tell(), key)
-
-    return image.repository.blob(layer.digest, index, layer.size)
+    return ReadLayer(image.index(layer, facts), layer.size, key)
 
 
 def keep(layers: Sequence[ReadLayer]) -> None:
@@ -109,7 +101,7 @@ _CLASSES: Final = {("array", "_array_reconstructor"), ("array", "array")}
 
 
 def _key(layer: Layer, facts: Facts) -> str:
-    what = [layer.digest, layer.media_type, f"{facts.__module__}.{facts.__qualname__}", _code()]
+    what = [layer.digest, layer.diff_id, layer.media_type, f"{facts.__module__}.{facts.__qualname__}", _code()]
     return hashlib.sha256(json.dumps(what).encode()).hexdigest()
 
 

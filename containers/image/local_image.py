@@ -5,7 +5,6 @@ Sources: image-spec v1.1, image-layout.md; moby v28, image/tarexport/tarexport.g
 
 from __future__ import annotations
 
-import json
 import os
 import posixpath
 import stat
@@ -16,7 +15,7 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import IO, Any, Final, cast
 
-from containers.blob import DIGEST, Result, read_blob
+from containers.blob import DIGEST, Result, parsed, read_blob
 from containers.errors import SlipwayError, abridged, one_line
 from containers.image.layers.layer import MALFORMED, Header, members
 from containers.image.registry_image import MOST_INDEXES, Image, chosen, of
@@ -90,7 +89,7 @@ class Files(ABC):
     def parsed(self, body: bytes, name: str) -> Any:
         """Return JSON. Raises SlipwayError: it is none."""
         try:
-            return json.loads(body)
+            return parsed(body)
         except (ValueError, RecursionError):
             raise SlipwayError(f"{self.reference}: {one_line(name)} is not JSON") from None
 

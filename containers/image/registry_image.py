@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from itertools import islice
 from typing import IO, Any, Final, Protocol, TypeVar
 
+from containers.blob import DIGEST, BlobUnreadable
 from containers.errors import MALFORMED, SlipwayError, one_line
 from containers.image.layers.layer import Facts, LayerIndex, index
 from containers.registry.client import IMAGES, INDEXES, Manifest, Repository
@@ -18,6 +18,7 @@ _MOST_LAYERS: Final = 500
 """Layers of an image: Linux mounts no more on each other (fs/overlayfs/params.h, `OVL_MAX_STACK`)."""
 MOST_INDEXES: Final = 8
 """Indexes that lead to an image, one from the other."""
+_BLOCK: Final = 1 << 20
 _LISTED: Final = 20
 """Images of an index in an error."""
 
@@ -81,9 +82,18 @@ class Image:
         """Return the index of one of the layers; with ``facts``, what these return for each file instead of digests.
 
         Raises:
-            SlipwayError: the layer cannot be downloaded, or is corrupt.
+            SlipwayError: the layer cannot be downloaded, is corrupt, or not what the image states of it.
         """
-        read = partial(index, media_type=layer.media_type, facts=facts)
+
+        def read(stream: IO[bytes]) -> LayerIndex:
+            result = index(stream, layer.media_type, facts=facts, diff_id=layer.diff_id)
+            while stream.read(_BLOCK):
+                pass
+            if stream.tell() != layer.size and DIGEST.fullmatch(layer.digest):
+                why = f"has {stream.tell():,} bytes, and its manifest states {layer.size:,}"
+                raise BlobUnreadable(f"{why}; push the image again")
+            return result
+
         return self.repository.blob(layer.digest, read, layer.size)
 
 
@@ -222,9 +232,9 @@ def _size(descriptor: Mapping[str, Any]) -> int:
     Raises:
         ValueError: it is no size; a negative one would make an image smaller than it is, for its budget too.
     """
-    size = int(descriptor["size"])
-    if not 0 <= size < 2**63:
-        raise ValueError(f"size {size}")
+    size = descriptor["size"]
+    if type(size) is not int or not 0 <= size < 2**63:
+        raise ValueError(f"size {size!r}, expected a whole number of bytes")
     return size
 
 
@@ -233,6 +243,8 @@ def _image(repository: Blobs, manifest: Manifest) -> Image:
     size = _size(descriptor)
     config = repository.json(descriptor["digest"], size)
     blobs, diff_ids = manifest.content["layers"], config["rootfs"]["diff_ids"]
+    if invalid := [each for each in diff_ids if not DIGEST.fullmatch(each)]:
+        raise ValueError(f"diff_id {invalid[0]!r}, expected sha256: and 64 hex digits")
     if len(blobs) != len(diff_ids):
         raise ValueError(f"{len(blobs)} layers, {len(diff_ids)} diff_ids")
     if len(blobs) > _MOST_LAYERS:

@@ -6,7 +6,6 @@ Every manifest and blob is checked against its digest.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -17,7 +16,7 @@ from urllib.parse import urlencode, urlsplit
 import requests
 from urllib3.exceptions import HTTPError
 
-from containers.blob import DIGEST, Result, read_blob
+from containers.blob import DIGEST, Result, parsed, read_blob
 from containers.errors import SlipwayError, one_line
 from containers.registry.attempts import BUSY, Attempts
 from containers.registry.credentials import Login
@@ -396,7 +395,7 @@ class Repository:
 
     def _parsed(self, body: bytes, name: str) -> dict[str, Any]:
         try:
-            content = json.loads(body)
+            content = parsed(body)
         except (ValueError, RecursionError):  # nested too deep
             content = None
         if not isinstance(content, dict):

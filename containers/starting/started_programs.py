@@ -8,8 +8,9 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Final
 
+from containers.errors import one_line
 from containers.image.binaries.contents import Contents
-from containers.image.binaries.elf_file import ElfMachine
+from containers.image.binaries.elf_file import X86_64, ElfMachine
 from containers.image.binaries.loader import Loader
 from containers.image.binaries.loading import Fault
 from containers.image.binaries.musl_loader import MuslLoader
@@ -20,6 +21,9 @@ from containers.starting.launchers import Words
 
 _SHELL: Final = ("/bin/sh", "-c")
 """What runs the text of a health check (moby/moby 0248325, daemon/health.go, `getShell`)."""
+_MOST_OF_TEXT: Final = (32 * 65536 - 1, 32 * 4096 - 1)
+"""Bytes of an argument or variable, without its zero byte: 32 pages, of 4 KiB on x86-64, of up to 64 KiB elsewhere
+(Linux 6.12, include/uapi/linux/binfmts.h, `MAX_ARG_STRLEN`; fs/exec.c, `copy_strings`)."""
 _PROCESSORS: Final = {3, 8, 20, 21, 22, 40, 62, 183, 243, 258}
 """The machines that have an operating system: not GPUs or eBPF."""
 _RUN: Final = {"program", "static"}
@@ -56,6 +60,13 @@ def faults(contents: Contents, machine: ElfMachine, platform: str) -> list[Fault
         reason = f"/{trace.path}, where the image starts, is no folder"
         results.append(Fault("start", f"/{trace.path}", "is no WorkingDir", reason, names=(contents.folder,)))
     started: list[Started] = []
+    most = _MOST_OF_TEXT[machine == X86_64]
+    results += (
+        Fault(
+            "start", "/", f"starts nothing with {name}", f"it has {size:,} bytes, the kernel takes {most:,}; shorten it"
+        )
+        for name, size in _long(contents.config, most)
+    )
     for origin, words in _settings(contents.config):
         outcome = execution.start(words)
         started.append(outcome)
@@ -64,6 +75,14 @@ def faults(contents: Contents, machine: ElfMachine, platform: str) -> list[Fault
     known = {path for fault in results for path in (fault.file, *fault.names)}
     results += (fault for fault in _foreign(contents, machine) if fault.file not in known)
     return list(dict.fromkeys(results))
+
+
+def _long(config: Any, most: int) -> Iterator[tuple[str, int]]:
+    """Yield the texts that no program can be started with, and their bytes."""
+    for setting in ("Entrypoint", "Cmd", "Env"):
+        for number, text in enumerate(config.get(setting) or []):
+            if (size := len(text.encode(errors="surrogateescape"))) > most:
+                yield f"Env {one_line(text.partition('=')[0])}" if setting == "Env" else f"{setting}[{number}]", size
 
 
 def _foreign(contents: Contents, machine: ElfMachine) -> Iterator[Fault]:

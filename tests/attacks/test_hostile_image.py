@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import json
 import subprocess
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +15,10 @@ import pytest
 from cli.export import squashfs, wheels
 from cli.export.filesystem import Filesystem
 from containers.errors import SlipwayError
+from containers.image.binaries import contents
+from containers.image.local_image import open_image
 from containers.image.registry_image import fetch
-from tests.fakes.registry import Registry
+from tests.fakes.registry import LAYER, MANIFEST, Registry, digest_of
 from tests.fuzzing.hostile_images import CONTROL, DOCUMENTS, LAYERS, MEMORY, SECONDS, Recipe, inspect, inspected, write
 from tests.helpers.machine_programs import have
 
@@ -151,6 +155,54 @@ def test_malformed_settings_are_one_line(registry: Registry, settings: dict[str,
     reference = image(registry, layer(member("x")), **settings)
     with pytest.raises(SlipwayError, match=f"malformed manifest or configuration: .*{why}") as error:
         fetch(reference)
+    assert "\n" not in str(error.value)
+
+
+def lying(folder: Path, change: Callable[[dict[str, Any], dict[str, Any]], None], name: str = "") -> str:
+    """Write a layout of one layer whose manifest and configuration a change has made lie; return its path."""
+    content = layer(member(name or "x"))
+    blobs = folder / "layout/blobs/sha256"
+    blobs.mkdir(parents=True)
+
+    def blob(body: bytes) -> dict[str, Any]:
+        (blobs / digest_of(body).removeprefix("sha256:")).write_bytes(body)
+        return {"digest": digest_of(body), "size": len(body), "mediaType": LAYER}
+
+    config: dict[str, Any] = {"os": "linux", "architecture": "amd64", "rootfs": {"diff_ids": [digest_of(content)]}}
+    manifest: dict[str, Any] = {"mediaType": MANIFEST, "layers": [blob(content)]}
+    change(manifest, config)
+    manifest["config"] = blob(json.dumps(config).encode())
+    (folder / "layout/index.json").write_text(json.dumps({"manifests": [blob(json.dumps(manifest).encode())]}))
+    return str(folder / "layout")
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (
+            lambda _, config: config["rootfs"].update(diff_ids=["sha256:" + "0" * 64]),
+            "its archive has the digest sha256:",
+        ),
+        (lambda _, config: config["rootfs"].update(diff_ids=["x"]), "expected sha256: and 64 hex digits"),
+        (lambda _, config: config["rootfs"].update(diff_ids=[5]), "malformed manifest or configuration"),
+        (lambda _, config: config["rootfs"].update(diff_ids=[]), "1 layers, 0 diff_ids"),
+        (
+            lambda manifest, _: manifest["layers"][0].update(size=99_999),
+            "has 10,240 bytes, and its manifest states 99,999",
+        ),
+        (lambda manifest, _: manifest["layers"][0].update(size=1), "has more bytes than its manifest states, 1"),
+        (lambda manifest, _: manifest["layers"][0].update(size=True), "size True, expected a whole number of bytes"),
+        (lambda manifest, _: manifest["layers"][0].update(size=1e3), "size 1000.0, expected a whole number of bytes"),
+        (lambda manifest, _: manifest["layers"][0].update(size=float("nan")), "is not JSON"),
+        (lambda _, config: config.update(x=float("inf")), "is not JSON"),
+    ],
+)
+def test_image_that_lies_about_its_layer_is_one_line(
+    tmp_path: Path, change: Callable[[dict[str, Any], dict[str, Any]], None], why: str
+) -> None:
+    with pytest.raises(SlipwayError) as error:
+        contents.read(open_image(lying(tmp_path, change)))
+    assert why in str(error.value)
     assert "\n" not in str(error.value)
 
 

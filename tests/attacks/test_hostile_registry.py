@@ -108,7 +108,8 @@ def test_blob_of_a_size_that_none_has_is_refused(registry: Registry, part: str, 
         (manifest["config"] if part == "config" else manifest["layers"][0])["size"] = size
 
     line = refusal_line(fetch, image_of(registry, change))
-    assert f"malformed manifest or configuration: ValueError('size {int(size)}')" in line
+    assert "malformed manifest or configuration: ValueError" in line
+    assert f"size {size!r}, expected a whole number of bytes" in line
 
 
 def test_json_nested_too_deep_is_one_line(registry: Registry) -> None:
@@ -180,7 +181,7 @@ def test_digest_that_is_a_path_writes_nothing(
 ) -> None:
     """The registry answers whatever is asked for, so that `slipway export` would write it to the path."""
     skip_retry_waits(monkeypatch)
-    config = json.dumps({"os": "linux", "architecture": "amd64", "rootfs": {"diff_ids": ["x"]}}).encode()
+    config = json.dumps({"os": "linux", "architecture": "amd64", "rootfs": {"diff_ids": [digest_of(b"")]}}).encode()
     genuine = digest_of(config)
     digests = {"layer": genuine, "config": genuine, part: digest}
     manifest = {

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import argparse
 import gzip
+import hashlib
 import io
+import itertools
 import json
 import os
 import random
@@ -316,8 +318,8 @@ PLACES: Final = (
 )
 
 
-def packed(chunks: Iterable[bytes], kind: str) -> bytes:
-    """Return an archive, compressed: zstd with a window of any size, gzip in many members, or plain."""
+def packed(chunks: Iterable[bytes], kind: str) -> tuple[bytes, str]:
+    """Return an archive, compressed: zstd with a window of any size, gzip in many members, or plain; and its digest."""
     output = io.BytesIO()
     writer: Any = output
     if kind == "zstd":
@@ -325,12 +327,13 @@ def packed(chunks: Iterable[bytes], kind: str) -> bytes:
         writer = zstandard.ZstdCompressor(compression_params=parameters).stream_writer(output, closefd=False)
     elif kind == "gzip":
         writer = gzip.GzipFile(fileobj=output, mode="wb", compresslevel=1, mtime=0)
-    for chunk in chunks:
+    digest = hashlib.sha256()
+    for chunk in itertools.chain(chunks, [bytes(1024)]):
         writer.write(chunk)
-    writer.write(bytes(1024))
+        digest.update(chunk)
     if writer is not output:
         writer.close()
-    return output.getvalue()
+    return output.getvalue(), f"sha256:{digest.hexdigest()}"
 
 
 @dataclass
@@ -360,10 +363,10 @@ class Recipe:
         suffix = "" if self.packing == "tar" else f"+{self.packing}"
         manifest: dict[str, Any] = {"schemaVersion": 2, "mediaType": MANIFEST}
         manifest["layers"] = [
-            {"digest": self.keep(layer), "size": len(layer), "mediaType": LAYER + suffix} for layer in layers
+            {"digest": self.keep(layer), "size": len(layer), "mediaType": LAYER + suffix} for layer, _ in layers
         ]
         config: dict[str, Any] = {"os": "linux", "architecture": "amd64", "config": {}}
-        config["rootfs"] = {"diff_ids": [f"sha256:{number:064}" for number in range(len(layers))]}
+        config["rootfs"] = {"diff_ids": [diff_id for _, diff_id in layers]}
         for name, size in self.features:
             if name in DOCUMENTS:
                 DOCUMENTS[name][1](size, manifest, config)

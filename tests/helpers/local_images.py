@@ -67,7 +67,8 @@ def pack_folder(folder: Path, path: Path) -> Path:
 
 def write_docker(path: Path) -> Path:
     """Write what older engines save: a layer in a folder, and a link to it for the same layer once more."""
-    config = {**PLATFORM, "rootfs": {"diff_ids": ["sha256:1", "sha256:2", "sha256:2"]}, "config": {}}
+    lower, upper = (f"sha256:{hashlib.sha256(each).hexdigest()}" for each in (LOWER, UPPER))
+    config = {**PLATFORM, "rootfs": {"diff_ids": [lower, upper, upper]}, "config": {}}
     files = {"config.json": json.dumps(config).encode(), "a/layer.tar": LOWER, "b/layer.tar": gzip.compress(UPPER)}
     layers = ["a/layer.tar", "b/layer.tar", "c/layer.tar"]
     files["manifest.json"] = json.dumps([{"Config": "config.json", "RepoTags": ["x:1"], "Layers": layers}]).encode()

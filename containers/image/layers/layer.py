@@ -100,32 +100,39 @@ Facts = Callable[[str, int, IO[bytes]], Any]
 """Returns what is worth to know of the file at a path, by its size in bytes and its content."""
 
 
-def index(stream: IO[bytes], media_type: str, *, contents: bool = True, facts: Facts | None = None) -> LayerIndex:
+def index(
+    stream: IO[bytes], media_type: str, *, contents: bool = True, facts: Facts | None = None, diff_id: str = ""
+) -> LayerIndex:
     """Read a layer's archive without writing to disk; without ``contents`` only its headers.
 
-    With ``facts`` this reads each file instead, for :attr:`Entry.facts`.
+    With ``facts`` this reads each file instead, for :attr:`Entry.facts`. ``diff_id`` is as for :func:`opened`.
 
     Raises:
-        BlobUnreadable: the archive is malformed, or its compression unknown.
+        BlobUnreadable: the archive is malformed or another one, or its compression unknown.
     """
     layer = LayerIndex()
-    with opened(stream, media_type) as archive:
+    with opened(stream, media_type, diff_id) as archive:
         for member in members(archive):
             _add(layer, archive, member, contents, facts)
     return layer
 
 
 @contextmanager
-def opened(stream: IO[bytes], media_type: str) -> Iterator[tarfile.TarFile]:
-    """Open a layer's archive for one pass from beginning to end.
+def opened(stream: IO[bytes], media_type: str, diff_id: str = "") -> Iterator[tarfile.TarFile]:
+    """Open a layer's archive for one pass from beginning to end; ``diff_id`` is the digest that it must have.
+
+    Engines refuse another archive (containerd/containerd 1459d32, pkg/rootfs/apply.go, `applyLayers`).
 
     Raises:
-        BlobUnreadable: the archive is malformed, or its compression unknown; also while it is read.
+        BlobUnreadable: the archive is malformed or another one, or its compression unknown; also while it is read.
     """
     try:
-        source = cast("Any", _Ended(decompressed(stream, media_type)))
-        with tarfile.open(fileobj=source, mode="r|", bufsize=_BLOCK, tarinfo=Header) as archive:
+        source = _Ended(decompressed(stream, media_type), hashlib.sha256() if diff_id else None)
+        with tarfile.open(fileobj=cast("Any", source), mode="r|", bufsize=_BLOCK, tarinfo=Header) as archive:
             yield archive
+        if diff_id and (actual := source.finish()) != diff_id:
+            why = f"its archive has the digest {actual}, and the image's configuration states {diff_id}"
+            raise BlobUnreadable(f"{why}; build and push the image again")
     except MALFORMED as error:
         raise BlobUnreadable(f"malformed layer archive: {error}") from None
 
@@ -201,16 +208,25 @@ _EXTENDED: Final = {
 class _Ended:
     """A stream that ends once: `tarfile` would read on for a file of a stated exbibyte."""
 
-    def __init__(self, stream: Any) -> None:
-        self._stream, self._ended = stream, 0
+    def __init__(self, stream: Any, digest: Any = None) -> None:
+        self._stream, self._digest, self._ended = stream, digest, 0
 
     def read(self, size: int) -> bytes:
         budget.check()
         content: bytes = self._stream.read(size)
+        if self._digest:
+            self._digest.update(content)
         self._ended += not content
         if self._ended > _MOST_ENDED:
             raise tarfile.ReadError("unexpected end of data")
         return content
+
+    def finish(self) -> str:
+        """Read what is left after the last file, and return the digest of all."""
+        self._ended = 0
+        while self.read(_CHUNK):
+            pass
+        return f"sha256:{self._digest.hexdigest()}"
 
 
 class _File:

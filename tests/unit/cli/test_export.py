@@ -143,10 +143,9 @@ def test_export_tar_has_docker_manifest(reference: str, tmp_path: Path) -> None:
 
 
 def test_export_docker_manifest_becomes_oci_manifest(registry: Registry, tmp_path: Path) -> None:
-    config = json.dumps(
-        {"os": "linux", "architecture": "amd64", "rootfs": {"diff_ids": ["sha256:" + "0" * 64]}}
-    ).encode()
-    layer = gzip.compress(layers.archive([Item("a", "file")]))
+    archive = layers.archive([Item("a", "file")])
+    config = json.dumps({"os": "linux", "architecture": "amd64", "rootfs": {"diff_ids": [digest_of(archive)]}}).encode()
+    layer = gzip.compress(archive)
     docker = "application/vnd.docker."
     content: dict[str, Any] = {
         "schemaVersion": 2,

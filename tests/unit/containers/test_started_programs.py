@@ -383,3 +383,17 @@ def test_copied_python_without_its_modules_is_a_fault(files: Files, *, starts: b
     copied: Files = {"opt/venv/pyvenv.cfg": settings, "opt/venv/bin/python": PROGRAM, **files}
     reason = "/opt/venv/bin/python: does not start: its pyvenv.cfg has the home /gone/bin, which does not exist"
     assert [line.partition(", and")[0] for line in lines(copied, {})] == ([] if starts else [reason])
+
+
+@pytest.mark.parametrize(("setting", "name"), [("Entrypoint", "Entrypoint[1]"), ("Cmd", "Cmd[1]"), ("Env", "Env A")])
+def test_text_that_the_kernel_does_not_take_is_a_fault(setting: str, name: str) -> None:
+    """Tried: this machine's kernel, with pages of 4 KiB, takes 131,071 bytes, and no more."""
+    files: Files = {"x": elf(interpreter=LOADER)}
+    for size, machine, refused in ((131_071, X86_64, False), (131_072, X86_64, True), (200_000, AARCH64, False)):
+        text = "A=".ljust(size, "x")
+        config = {"Entrypoint": ["/x"], setting: ["/x", text]}
+        lines = [
+            str(one) for one in started_programs.faults(image(files, config), machine, "linux/any") if name in str(one)
+        ]
+        reason = f"it has {size:,} bytes, the kernel takes 131,071; shorten it"
+        assert lines == ([f"/: starts nothing with {name}: {reason}"] if refused else [])
