@@ -129,6 +129,9 @@ class Keeper:
             decision = None
             if groups is not None:
                 machines = _result("list the machines", partial(self._machines, groups), self._refused["machines"])
+            if runners and machines:
+                confirmed = partial(self._confirmed, machines, runners)
+                runners = _result("ask for the runners", confirmed, self._refused["runners"])
             if groups is not None and machines is not None:
                 view = View(rules, rows, groups, machines, runners, prepared)
                 waiting = self._waiting(rows)  # a listener may know more by now
@@ -317,15 +320,26 @@ class Keeper:
             for one in self._github.runners()
             if (match := names.fullmatch(one["name"]))
         ]
-        missing = sorted({*known} - {one.machine for one in runners})
-        for machine in missing[:_MOST_RECHECKED]:
-            runner = self._github.runner(known[machine])
-            if runner and runner["name"] == f"{self._prefix}{machine}":
-                runners.append(Runner(known[machine], machine, runner["status"] == "online", bool(runner["busy"])))
-        # The others may have a job.
-        others = missing[_MOST_RECHECKED:]
-        runners += [Runner(known[machine], machine, online=True, busy=True) for machine in others]
-        return runners
+        missing = {machine: known[machine] for machine in sorted({*known} - {one.machine for one in runners})}
+        return [*runners, *self._asked_for(missing)]
+
+    def _confirmed(self, machines: Sequence[Machine], runners: Sequence[Runner]) -> list[Runner]:
+        """Return the runners; GitHub's list may show all as offline for a moment.
+
+        Those that had the time to come online are asked for one by one: their machines would end.
+        """
+        since = time.time() - self._rules.boot
+        old = {each.id for each in machines if each.started < since and not (each.gone or each.leaving)}
+        offline = {each.machine: each.id for each in runners if each.machine in old and not (each.online or each.busy)}
+        return [*(each for each in runners if each.machine not in offline), *self._asked_for(offline)]
+
+    def _asked_for(self, numbers: Mapping[str, int]) -> Iterator[Runner]:
+        """Yield the runners of some machines as GitHub has each; those for which too many are asked may have a job."""
+        for count, (machine, number) in enumerate(numbers.items()):
+            if count >= _MOST_RECHECKED:
+                yield Runner(number, machine, online=True, busy=True)
+            elif (one := self._github.runner(number)) and one["name"] == f"{self._prefix}{machine}":
+                yield Runner(number, machine, one["status"] == "online", bool(one["busy"]))
 
     def _group_descriptions(self) -> Groups:
         """Return AWS's description of each group. Raises Refused if a group does not exist, or not yet."""

@@ -15,6 +15,7 @@ import pytest
 
 from scaler import github, jobs, keeper, webhook
 from scaler.decide import Decision
+from tests.fakes.aws import runner_world
 from tests.fakes.aws.runner_world import ENVIRONMENT, GROUPS, MINUTE, RULES, Faults, Killed, World
 from tests.helpers.histories import histories
 
@@ -93,6 +94,22 @@ def test_round_that_cannot_tell_its_machines_changes_none(
     assert {job.state for job in world.jobs.values()} == {"queued"}
     assert not world.machines
     assert '"to": "list the machines"' in capsys.readouterr().out
+
+
+def test_list_that_shows_all_offline_for_a_moment_ends_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(0, Faults(0, (0, 0), 0), 0)
+    listed = github.GitHub.runners
+
+    def runners(own: github.GitHub) -> Any:
+        return ({**one, "status": "offline"} for one in listed(own))
+
+    monkeypatch.setattr(runner_world, "IDLE", RULES["lifetime"])  # as a machine of the minimum has it
+    monkeypatch.setitem(ENVIRONMENT, "RULES", json.dumps({**RULES, "least": 2}))
+    rounds(world, monkeypatch, 24 * MINUTE)
+    there = [one for one in world.machines.values() if one.up and not one.over]
+    monkeypatch.setattr(github.GitHub, "runners", runners)
+    rounds(world, monkeypatch, 26 * MINUTE)
+    assert [one.over for one in there] == [None, None]
 
 
 def test_github_request_ends_within_its_round(monkeypatch: pytest.MonkeyPatch) -> None:
