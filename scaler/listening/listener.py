@@ -51,7 +51,7 @@ _AT_ONCE = 32
 """Most machines that are registered at a time: at half a second each, 3,800 a minute."""
 
 _SILENT_SECONDS = 150.0
-"""Seconds after which a listener is no more that notes nothing. One that works notes something before each round."""
+"""Seconds after which a listener is no more that notes nothing. One that works does before each wait for messages."""
 
 _LONGEST_PAUSE = 30.0
 """Most seconds until the next attempt after a refusal."""
@@ -281,21 +281,21 @@ class Listener:
         return not self._other
 
     def _close(self) -> None:
-        """End the session, so that the next listener begins at once; another one that works by now keeps its own."""
-        if self._other:
-            return
-        if session := self._source.assigned.session:
+        """End the session, so that the next listener begins at once. Where another one works, the table is its."""
+        session = self._source.assigned.session
+        if session and (self._listens or not self._other):
             with refusal("end the session"):
                 self._set.close(session)
                 self._source.assigned.session = ""
+        if not self._other:
+            with refusal("leave"):
                 self._jobs.note_listener(self._source.assigned.text())
-        with refusal("leave"):
-            self._jobs.leave()
+                self._jobs.leave()
 
     def _listen(self) -> None:
         """Take messages until the end, whatever GitHub answers."""
         pause = 1.0
-        while self._end - time.time() > 1:
+        while self._end - time.time() > 1 and self._leads():  # a round may take long
             if self._attend():
                 pause = 1.0
                 continue

@@ -170,6 +170,23 @@ def test_listener_follows_a_killed_one_of_its_function(monkeypatch: pytest.Monke
         assert (former._leads(), other._leads(), next_one._leads()) == (False, False, True)
 
 
+def test_listener_notes_that_it_works_during_a_long_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = ListenedWorld(0, Faults(0.0, (0.0, 0.0), 0.0), 0, SETS, Mess())
+    with on_clock_of(world, monkeypatch):
+        first, second = (listener.Listener(SETS["small"]) for _ in range(2))
+        works: list[bool] = []
+
+        def attend() -> bool:
+            works.append(second._leads())
+            world.now += 100
+            return True
+
+        monkeypatch.setattr(first, "_attend", attend)
+        first._end = world.now + 600
+        first._listen()
+        assert works == [False] * 6
+
+
 def test_failed_round_lets_the_next_listener_begin_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     world = ListenedWorld(0, Faults(0.0, (0.0, 0.0), 0.0), 0, SETS, Mess())
     with on_clock_of(world, monkeypatch):
