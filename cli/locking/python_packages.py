@@ -193,7 +193,9 @@ def _failure(
             f"{requirements}: {where}: the file of {broken[1]} on {there} is broken, or was cut off: "
             f"{one_line(reason, 300)}; try again, or let slipway:mirrors.pythonIndex name another"
         )
-    if wheelless := _NO_WHEEL.search(reason):
+    wheelless = _NO_WHEEL.search(reason)
+    # of a package with other versions, those are what does not go with the rest
+    if wheelless and not re.search(rf" {re.escape(wheelless[1])}[<>=]\S+ depends? on", reason):
         return NotLockable(
             f"{requirements}: {where}: the index has no wheel of {wheelless[1]} for it: {one_line(reason, 300)} Take "
             "another version, or install it in a Dockerfile of your own"

@@ -158,10 +158,12 @@ def _config(text: str, where: str) -> dict[str, Any]:
 
 def _refuse_unread(node: yaml.Node | None, where: str) -> None:
     """Refuse keys that nobody reads: beside ``config``, or in it without a namespace."""
-    for key, value in node.value if isinstance(node, yaml.MappingNode) else ():
+    keys = node.value if isinstance(node, yaml.MappingNode) else ()
+    above = "" if any(key.value == "config" for key, _ in keys) else "write 'config:' above it, and "
+    for key, value in keys:
         at, name = f"{where}:{key.start_mark.line + 1}", one_line(str(key.value))
         if key.value not in _TOP:
-            mended = f"write 'config:' above it, and indent it below: '  {_full(name)}'"
+            mended = f"{above}indent it below 'config:': '  {_full(name)}'"
             if not str(key.value).startswith(f"{NAMESPACE}:") and (near := suggest(name, _TOP)):
                 mended = f"beside 'config' are Pulumi's own keys alone{near}"
             raise SlipwayError(f"{at}: nothing reads the key '{name}' in column {key.start_mark.column}: {mended}")

@@ -167,7 +167,8 @@ def load(values: Mapping[str, Any], where: str) -> StackConfig:
     """
     name = values.get("flavor")
     if not isinstance(name, str) or not name:
-        raise SlipwayError(f"{where}: {NAMESPACE}:flavor is required; allowed: {', '.join(names())}")
+        near = next((f"; rename '{one_line(key)}'" for key in values if suggest(key, ["flavor"])), "")
+        raise SlipwayError(f"{where}: {NAMESPACE}:flavor is required; allowed: {', '.join(names())}{near}")
     try:
         module = flavor(name)
     except SlipwayError as error:

@@ -1,5 +1,6 @@
 """Progress while Pulumi runs: one line that is rewritten on a terminal, occasional lines in a log."""
 
+import os
 import re
 import shutil
 import sys
@@ -44,13 +45,13 @@ class RunProgress:
         if self._quiet:
             return
         plain = [line for text in lines for line in shown(_TERMINAL_CODES.sub("", text)).split("\n")]
+        erase = "\r\x1b[K" if self._terminal else ""
+        text = erase + "".join(f"{color.painted(line) if self._colored else line}\n" for line in plain)
         with self._lock:
-            erase = "\r\x1b[K" if self._terminal else ""
-            print(
-                erase + "".join(f"{color.painted(line) if self._colored else line}\n" for line in plain),
-                end="",
-                flush=True,
-            )
+            try:
+                print(text, end="", flush=True)
+            except BrokenPipeError:  # as after `| head`: an update goes on, and its log has all
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
     def begin(self, step: str) -> None:
         """Record the start of a step."""

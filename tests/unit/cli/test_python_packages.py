@@ -33,10 +33,11 @@ class OneProject(Index):
 
     page = ""
     status = 200
+    requires = ""
 
     def answer(self, path: str, archives: dict[str, str]) -> tuple[int, bytes]:  # noqa: ARG002
         if path.endswith(f"/{WHEEL}.metadata"):
-            return 200, b"Metadata-Version: 2.1\nName: hello\nVersion: 1.0\n"
+            return 200, f"Metadata-Version: 2.1\nName: hello\nVersion: 1.0\n{self.requires}".encode()
         return self.status, f"<!doctype html><title>hello</title>\n{self.page}".encode()
 
 
@@ -96,6 +97,18 @@ def test_package_without_a_wheel_cannot_be_locked(index: OneProject) -> None:
         NotLockable, match=r"^hello: Python 3.12 on linux/amd64: the index has no wheel of hello for it: Because "
     ):
         files(index)
+
+
+def test_wheels_that_require_what_is_not_there_are_the_cause(index: OneProject) -> None:
+    """Another version without a wheel is not."""
+    index.requires = "Requires-Dist: gone>=2\n"
+    index.page = (
+        f'<a href="/files/{WHEEL}#sha256={"0" * 64}" data-core-metadata="true">{WHEEL}</a>'
+        f'<a href="/files/hello-0.9.tar.gz#sha256={"0" * 64}">hello-0.9.tar.gz</a>'
+    )
+    with pytest.raises(NotLockable, match=r"has no usable wheels.* depends on gone") as error:
+        files(index)
+    assert "the index has no wheel of" not in str(error.value)
 
 
 def test_source_distribution_named_is_locked_and_not_run(index: OneProject) -> None:

@@ -199,6 +199,8 @@ def test_flavor_unknown_error_names_nearest_and_all() -> None:
         SlipwayError, match=r"stack x: slipway:flavor: 'lcal' is not a flavor \(did you mean 'local'\?\)"
     ):
         flavors.load({"flavor": "lcal"}, "stack x")
+    with pytest.raises(SlipwayError, match="flavor is required; allowed: .*; rename 'flavour'$"):
+        flavors.load({"flavour": "local"}, "stack x")
     for values in ({}, {"flavor": ""}, {"flavor": 3}):
         with pytest.raises(SlipwayError, match="slipway:flavor is required; allowed: .*local"):
             flavors.load(values, "stack x")

@@ -93,11 +93,13 @@ def test_keys_of_other_projects_are_ignored() -> None:
         (
             "config:\n  slipway:flavor: local\nslipway:publish: false\n",
             (
-                "f:3: nothing reads the key 'slipway:publish' in column 0: write 'config:' above it, and indent it below: "
-                "'  slipway:publish'"
+                "f:3: nothing reads the key 'slipway:publish' in column 0: indent it below 'config:': '  slipway:publish'"
             ),
         ),
-        ("slipway:flavor: local\n", "f:1: nothing reads the key 'slipway:flavor' in column 0: "),
+        (
+            "slipway:flavor: local\n",
+            "f:1: nothing reads the key 'slipway:flavor' in column 0: write 'config:' above it, and indent it below ",
+        ),
         ("Config:\n  slipway:flavor: local\n", "f:1: nothing reads the key 'Config' in column 0: beside 'config' are "),
         ("config:\n  slipway:flavor: local\ncuda: 1\n", "f:3: nothing reads the key 'cuda' in column 0: "),
         (

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +15,7 @@ import pytest
 
 from containers import color
 from containers.dockerfile import context
+from stacks.config.stack_file import ROOT
 from stacks.differences import file_list
 from tests.helpers.json_shape import differing
 from toolchain.pulumi_run import run_progress
@@ -340,6 +344,21 @@ def test_progress_in_log_names_step_and_status(
             pass
         progress.end("torch")
     assert output.splitlines()[0] == "  still running: torch (0 s): RUN pip"
+
+
+def test_update_goes_on_where_nobody_reads_what_it_prints(capfd: pytest.CaptureFixture[str]) -> None:
+    """As after `slipway up | head`."""
+    program = (
+        "import os, time; from toolchain.pulumi_run.run_progress import RunProgress\n"
+        "with RunProgress() as progress:\n"
+        "    for number in range(3): progress.say('line'); time.sleep(0.1)\n"
+        "    print('more', flush=True); os.write(2, b'done')"
+    )
+    reader, writer = os.pipe()
+    with subprocess.Popen([sys.executable, "-c", program], stdout=writer, cwd=ROOT) as run:
+        os.close(writer)
+        os.close(reader)
+    assert (run.returncode, capfd.readouterr().err) == (0, "done")
 
 
 def test_report_of_changed_file_has_its_lines(report: Report, tmp_path: Path) -> None:
