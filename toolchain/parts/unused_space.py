@@ -302,10 +302,21 @@ def _images(checkout: Checkout, named: str) -> dict[str, str] | None:
 
 
 def _delete_images(checkout: Checkout, images: Iterable[str], since: Iterable[str]) -> None:
-    for name in images:
-        try:
-            _docker(checkout, "image", "rm", name)
-        except ToolchainError as error:
-            if "No such image: " not in str(error):  # it went with one that was built on it
-                say(f"          {name}: {error}")  # a container uses it, or an image that stays is built on it
+    left = [*images]
+    while left:
+        refused = {name: reason for name in left if (reason := _refusal(checkout, name))}
+        if len(refused) == len(left):  # a container uses them, or an image that stays is built on them
+            for name, reason in refused.items():
+                say(f"          {name}: {reason}")
+            break
+        left = [*refused]  # once more: what was built on them may have gone meanwhile
     _docker(checkout, "builder", "prune", "--all", "--force", *since)
+
+
+def _refusal(checkout: Checkout, name: str) -> str:
+    """Delete an image; return why the engine keeps it, empty if it is gone."""
+    try:
+        _docker(checkout, "image", "rm", name)
+    except ToolchainError as error:
+        return "" if "No such image: " in str(error) else str(error)  # it went with one that was built on it
+    return ""

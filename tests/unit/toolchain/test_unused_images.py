@@ -26,6 +26,7 @@ NAMED, USED, COPIED, BARE = (
         1,
     )
 )
+NAMED_TAG = "r.example/slipway/torch:1"
 
 
 @pytest.fixture
@@ -62,6 +63,7 @@ def test_prune_keeps_new_build_cache_while_a_stack_has_images(
 ) -> None:
     checkout = repository(tmp_path, **({"repoDigest": "r.example/slipway/torch:1"} if deployed else {}))
     unused = {"r.example/slipway/torch:0": "2GB", "sha256:4": "4GB"}
+    kept = [["image", "rm", "r.example/slipway/torch:0"]]
     if not deployed:
         unused = {"r.example/slipway/torch:1": "1GB", **unused}
     cache = "build cache that no build used for a week" if deployed else "all build cache, as no stack has images"
@@ -78,11 +80,32 @@ def test_prune_keeps_new_build_cache_while_a_stack_has_images(
     filters = ["--filter", "until=168h"] if deployed else []
     assert asked[1:] == [
         *(["image", "rm", name] for name in unused),
+        *kept,
         ["builder", "prune", "--all", "--force", *filters],
     ]
     printed = capsys.readouterr().out
     assert "r.example/slipway/torch:0: a container uses it" in printed
     assert "No such image" not in printed, "it went with an image that was built on it"
+
+
+def test_prune_deletes_an_image_after_those_on_it(
+    monkeypatch: pytest.MonkeyPatch, asked: list[list[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The engine lists images of the same second, or of a fixed time, in any order."""
+    listed, gone = unused_space._docker, set[str]()
+
+    def docker(checkout: Checkout, *given: str) -> str:
+        if given[1] == "rm" and given[2] == NAMED_TAG and BARE["ID"] not in gone:
+            raise ToolchainError("conflict: unable to delete 1 (cannot be forced) - image has dependent child images")
+        if given[1] == "rm":
+            gone.add(given[2])
+        return "" if given[1] == "rm" else listed(checkout, *given)
+
+    monkeypatch.setattr(unused_space, "_docker", docker)
+    assert unused_space.prune(repository(tmp_path), delete=True) == 0
+    assert NAMED_TAG in gone
+    assert asked[-1][:2] == ["builder", "prune"]
+    assert "dependent child" not in capsys.readouterr().out
 
 
 def test_prune_as_json_names_what_it_is_to_delete(
