@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import secrets
 import signal
 import subprocess
 import threading
@@ -37,6 +38,24 @@ def isolated(name: str, *, gpu: bool) -> list[str]:
     options = ["--rm", "--name", name, "--pull", "never", "--network", "none", "--log-driver", "none"]
     options += ["--cap-drop", "ALL", "--security-opt", "no-new-privileges", "--entrypoint", "python3"]
     return [*options, *(["--gpus", "all"] if gpu else [])]
+
+
+def python_output(kind: str, reference: str, words: Sequence[str], seconds: float, *, gpu: bool) -> str:
+    """Run an image's python3 in a container whose name says the ``kind`` of run; return what it printed.
+
+    Raises:
+        SlipwayError: there is no docker client, or the engine cannot run it.
+        subprocess.TimeoutExpired: it was ended after ``seconds``.
+    """
+    name = f"slipway-{kind}-{secrets.token_hex(6)}"
+    try:
+        status, printed = docker(["run", *isolated(name, gpu=gpu), reference, *words], seconds)
+    except BaseException:
+        docker(["rm", "--force", name], 60)  # the client's end is not the container's
+        raise
+    if status:
+        raise run_failure(reference, printed, status)
+    return printed
 
 
 def run_failure(reference: str, printed: str, status: int) -> SlipwayError:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import secrets
 import statistics
 import subprocess
 import time
@@ -13,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from cli.startup.docker_client import Pull, docker, isolated, pulled, run_failure
+from cli.startup.docker_client import Pull, pulled, python_output
 from containers.errors import MALFORMED, SlipwayError, one_line
 from containers.image.registry_image import Image
 from containers.registry.reference import Reference
@@ -122,22 +121,14 @@ def measure(images: Sequence[Start], count: int, settings: Settings) -> None:
 
 
 def _add_run(image: Start, settings: Settings) -> None:
-    name = f"slipway-start-{secrets.token_hex(6)}"
-    options = isolated(name, gpu=settings.gpu)
     script = _SCRIPT.read_text(encoding="utf-8")
+    words = ["-c", script, settings.module, str(int(settings.gpu)), *settings.script]
     began = time.time()
     try:
-        arguments = [image.reference, "-c", script, settings.module, str(int(settings.gpu)), *settings.script]
-        status, printed = docker(["run", *options, *arguments], settings.seconds)
-    except BaseException as error:
-        # The client's end is not the container's.
-        docker(["rm", "--force", name], 60)
-        if not isinstance(error, subprocess.TimeoutExpired):
-            raise
+        printed = python_output("start", image.reference, words, settings.seconds, gpu=settings.gpu)
+    except subprocess.TimeoutExpired:
         image.failed = f"it was not done in {settings.seconds:g} s; --seconds gives it more"
         return
-    if status:
-        raise run_failure(image.reference, printed, status)
     _add(image, _report(image.reference, printed), began, settings.module)
 
 

@@ -17,7 +17,7 @@ from cli.warm import warm_evidence, warm_image, warm_layer, warm_pod, warm_run
 from cli.warm.warm_image import WarmLayer
 from cli.warm.warm_pod import PodCaches
 from cli.warm.warm_record import WarmRecord, combined_key
-from cli.warm.warm_run import EngineCaches, WarmScript
+from cli.warm.warm_run import EngineCaches, WarmLimits, WarmScript
 from containers.errors import SlipwayError, one_line
 from containers.evidence import cosign, shape
 from containers.image.node_pull import NodePull, size
@@ -103,8 +103,8 @@ def warm(
     yield f"{target.name}: {target.settings.script} in {target.image.reference} {caches.place}: {record.where}"
     with ExitStack() as files:
         contents, archive, blob = (cast("IO[bytes]", files.enter_context(tempfile.TemporaryFile())) for _ in range(3))
-        limits = (target.settings.seconds, int(target.settings.size))
-        read = partial(warm_layer.read, contents=contents, limit=limits[1])
+        limits = WarmLimits(target.settings.seconds, int(target.settings.size))
+        read = partial(warm_layer.read, contents=contents, limit=limits.size)
         began = datetime.now(UTC)
         cached, left_out = caches.read(target.image.reference, script, record.key, machine.owner, limits, read=read)
         if not cached:
@@ -195,15 +195,6 @@ def in_pod(stack: str, image: str | None, root: Path, before: Mapping[str, Any])
     return built["ref"], warm_pod.program(built["ref"], WarmScript.read(root / settings.script), settings.seconds)
 
 
-def _named(target: WarmTarget, onto: str) -> str:
-    reference = Reference.of(onto)
-    if not reference.digest or reference.repository != target.repository:
-        raise SlipwayError(
-            f"--onto: '{one_line(onto)}': expected an image by its digest, {target.repository}@sha256:..."
-        )
-    return f"{reference.repository}@{reference.digest}"
-
-
 def _others(target: WarmTarget, onto: str) -> list[WarmLayer]:
     """Return the warm layers of an image that are kept.
 
@@ -213,7 +204,12 @@ def _others(target: WarmTarget, onto: str) -> list[WarmLayer]:
     Raises:
         SlipwayError: it is not such an image, or has a layer that the stack did not attest.
     """
-    ref = _named(target, onto)
+    reference = Reference.of(onto)
+    if not reference.digest or reference.repository != target.repository:
+        raise SlipwayError(
+            f"--onto: '{one_line(onto)}': expected an image by its digest, {target.repository}@sha256:..."
+        )
+    ref = f"{reference.repository}@{reference.digest}"
     warm = fetch(ref, target.login)
     signing = target.config.signing
     try:

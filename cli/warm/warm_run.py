@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any, Final, TypeVar, cast
 
-from cli.startup.docker_client import docker, isolated, pulled, run_failure
+from cli.startup.docker_client import docker, isolated, pulled, python_output, run_failure
 from cli.warm import warm_container, warm_hook
 from cli.warm.warm_layer import LayerOwner
 from containers.blob import BlobUnreadable
@@ -95,11 +95,10 @@ class WarmMachine:
 
 @dataclass(frozen=True)
 class WarmLimits:
-    """What a script may take: seconds, and bytes of its caches; and whether it gets this machine's GPUs."""
+    """What a script may take: seconds, and bytes of its caches."""
 
     seconds: float
     size: int
-    gpu: bool
 
 
 @dataclass(frozen=True)
@@ -133,15 +132,7 @@ def probe(reference: str, *, gpu: bool) -> WarmMachine:
     Raises:
         SlipwayError: the engine cannot run the image's python3, or that prints something else.
     """
-    name = f"slipway-warm-{secrets.token_hex(6)}"
-    try:
-        words = ["run", *isolated(name, gpu=gpu), reference, "-c", PROGRAM, HOOK]
-        status, printed = docker(words, _PROBE_SECONDS)
-    except BaseException:
-        docker(["rm", "--force", name], 60)
-        raise
-    if status:
-        raise run_failure(reference, printed, status)
+    printed = python_output("warm", reference, ["-c", PROGRAM, HOOK], _PROBE_SECONDS, gpu=gpu)
     try:
         about = json.loads(printed.strip().rpartition("\n")[2])
         machine = WarmMachine.of(about)
@@ -155,52 +146,6 @@ def _bytecode(about: Mapping[str, Any]) -> tuple[str, bytes]:
     if not _TAG.fullmatch(tag) or len(content) > _LONGEST_BYTECODE:
         raise ValueError("no bytecode")
     return tag, base64.b64decode(content, validate=True)
-
-
-def run(
-    reference: str,
-    script: WarmScript,
-    key: str,
-    owner: LayerOwner,
-    limits: WarmLimits,
-    read: Callable[[IO[bytes]], Result],
-) -> tuple[Result, list[str]]:
-    """Run a script in a container; return the result of ``read`` on the archive of its caches, and what was left out.
-
-    Raises:
-        SlipwayError: the script fails, takes too long or leaves too much; or ``read`` refuses what it left.
-    """
-    name, root = f"slipway-warm-{secrets.token_hex(6)}", f"{warm_hook.ROOT}/{key}"
-    caches = f"{root}:rw,exec,nosuid,nodev,size={limits.size},nr_inodes={_INODES}"
-    options = ["--interactive", "--read-only", "--tmpfs", f"{caches},mode=0700,uid={owner.uid},gid={owner.gid}"]
-    options += ["--tmpfs", f"/tmp:rw,exec,nosuid,nodev,size={limits.size},nr_inodes={_INODES},mode=1777"]  # noqa: S108 - in the container
-    program = [reference, "-c", PROGRAM, HOOK, root, script.path.name]
-    words = ["docker", "run", *isolated(name, gpu=limits.gpu), *options, *program]
-    pipe, environment = subprocess.PIPE, child_environment("docker")
-    with tempfile.TemporaryFile() as stdin:
-        stdin.write(script.content)
-        stdin.seek(0)
-        process = subprocess.Popen(words, stdin=stdin, stdout=pipe, stderr=pipe, env=environment)
-    with process:
-        late = threading.Timer(limits.seconds, process.kill)
-        printed = Tail(cast("IO[bytes]", process.stderr), _MOST)
-        late.start()
-        try:
-            printed.start()
-            result = _read(process, read)
-            status = process.wait()
-        except BaseException:
-            process.kill()
-            raise
-        finally:
-            late.cancel()
-            if process.returncode != 0:  # the client's end is not the container's
-                docker(["rm", "--force", name], 60)
-        printed.join(10)
-    if status or result is None:
-        raise _failure(reference, script.path, status, printed.text, limits)
-    left_out = [line for line in printed.text.splitlines() if line.startswith("left out: ")]
-    return result, left_out
 
 
 @dataclass(frozen=True)
@@ -222,11 +167,51 @@ class EngineCaches:
         return probe(reference, gpu=self.gpu)
 
     def read(
-        self, reference: str, script: WarmScript, key: str, owner: LayerOwner, limits: tuple[float, int],
-        *, read: Callable[[IO[bytes]], Result],
-    ) -> tuple[Result, list[str]]:  # fmt: skip
-        """Return what :func:`run` does. ``limits`` are seconds and bytes."""
-        return run(reference, script, key, owner, WarmLimits(*limits, self.gpu), read)
+        self,
+        reference: str,
+        script: WarmScript,
+        key: str,
+        owner: LayerOwner,
+        limits: WarmLimits,
+        *,
+        read: Callable[[IO[bytes]], Result],
+    ) -> tuple[Result, list[str]]:
+        """Run a script; return the result of ``read`` on the archive of its caches, and what was left out.
+
+        Raises:
+            SlipwayError: the script fails, takes too long or leaves too much; or ``read`` refuses what it left.
+        """
+        name, root = f"slipway-warm-{secrets.token_hex(6)}", f"{warm_hook.ROOT}/{key}"
+        caches = f"{root}:rw,exec,nosuid,nodev,size={limits.size},nr_inodes={_INODES}"
+        options = ["--interactive", "--read-only", "--tmpfs", f"{caches},mode=0700,uid={owner.uid},gid={owner.gid}"]
+        options += ["--tmpfs", f"/tmp:rw,exec,nosuid,nodev,size={limits.size},nr_inodes={_INODES},mode=1777"]  # noqa: S108 - in the container
+        program = [reference, "-c", PROGRAM, HOOK, root, script.path.name]
+        words = ["docker", "run", *isolated(name, gpu=self.gpu), *options, *program]
+        pipe, environment = subprocess.PIPE, child_environment("docker")
+        with tempfile.TemporaryFile() as stdin:
+            stdin.write(script.content)
+            stdin.seek(0)
+            process = subprocess.Popen(words, stdin=stdin, stdout=pipe, stderr=pipe, env=environment)
+        with process:
+            late = threading.Timer(limits.seconds, process.kill)
+            printed = Tail(cast("IO[bytes]", process.stderr), _MOST)
+            late.start()
+            try:
+                printed.start()
+                result = _read(process, read)
+                status = process.wait()
+            except BaseException:
+                process.kill()
+                raise
+            finally:
+                late.cancel()
+                if process.returncode != 0:  # the client's end is not the container's
+                    docker(["rm", "--force", name], 60)
+            printed.join(10)
+        if status or result is None:
+            raise _failure(reference, script.path, status, printed.text, limits)
+        left_out = [line for line in printed.text.splitlines() if line.startswith("left out: ")]
+        return result, left_out
 
 
 def _read(process: subprocess.Popen[bytes], read: Callable[[IO[bytes]], Result]) -> Result | None:

@@ -19,6 +19,7 @@ import pytest
 
 from ci import published_branch, pulumi_stack
 from ci.verbs import push_warm
+from cli.startup import docker_client
 from cli.warm import warm_build, warm_container, warm_evidence, warm_hook, warm_layer, warm_run
 from cli.warm.warm_layer import LayerOwner
 from cli.warm.warm_record import WarmRecord, combined_key
@@ -66,7 +67,7 @@ def test_module_has_the_bytecode_of_the_image(monkeypatch: pytest.MonkeyPatch, t
     """The program that describes the machine says it; this Python, in place of the image's, reads it as it is."""
     words = [sys.executable, "-c", warm_run.PROGRAM, warm_run.HOOK]
     printed = subprocess.run(words, capture_output=True, text=True, check=True).stdout
-    monkeypatch.setattr(warm_run, "docker", lambda *_: (0, printed))
+    monkeypatch.setattr(docker_client, "docker", lambda *_: (0, printed))
     described = warm_run.probe("r.example/a", gpu=False)
     monkeypatch.setattr(warm_layer, "inspect", SimpleNamespace(getsource=lambda _: "not read"))
     target = io.BytesIO()
@@ -207,7 +208,7 @@ def test_newest_warm_image_is_kept_in_ecr(
     ],
 )
 def test_script_that_fails_says_why(status: int, printed: str, expected: str) -> None:
-    limits = warm_run.WarmLimits(seconds=90, size=2048, gpu=False)
+    limits = warm_run.WarmLimits(seconds=90, size=2048)
     assert str(warm_run._failure("r.example/a", Path("warm.py"), status, printed, limits)) == expected
 
 
