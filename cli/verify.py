@@ -124,7 +124,7 @@ def signature(
 ) -> Fact:
     """Return who signed an image, verified. Raises SlipwayError: the signer did not, or a tag names the image."""
     if _digest(ref):
-        cosign.verify(ref, signer, login if login and login.applies_to(ref) else None, annotations)
+        cosign.verify(ref, signer, login, annotations)
         name = f", as {annotations['tag']}" if annotations else ""
         return "signature", f"{signer.who}{name}"
     raise SlipwayError(f"{ref}: the image is built on its tag, which may have moved since; lock it, and publish again")
@@ -217,7 +217,7 @@ def _pinned(parent: str, login: Login | None) -> str:
     """
     if Reference.of(parent).digest:
         return parent
-    digest = Repository(parent, login if login and login.applies_to(parent) else None).visible_digest()
+    digest = Repository(parent, login).visible_digest()
     if not digest:
         raise SlipwayError(f"{parent}: not in the registry: publish its stack with `slipway up` first")
     return str(Reference.of(parent).at(digest))

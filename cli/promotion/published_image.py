@@ -84,8 +84,7 @@ def published(stack: str, image: str, root: Path, digest: str | None = None) -> 
     if digest is not None and digest != Reference.of(ref).digest:
         ref, annotations, parts = str(Reference.of(ref).at(digest)), {}, {}
     login = stack_login.configured(planned.config.registry)
-    applicable = login if login and login.applies_to(ref) else None
-    return PublishedImage(stack, image, ref, annotations, signing, planned.config, applicable, parts)
+    return PublishedImage(stack, image, ref, annotations, signing, planned.config, login, parts)
 
 
 def published_with(target: PublishedImage, digest: str, root: Path) -> tuple[PublishedImage, Image]:

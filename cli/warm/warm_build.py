@@ -54,10 +54,6 @@ class WarmTarget:
         """The image's repository."""
         return Reference.of(self.image.reference).repository
 
-    def login_of(self, ref: str) -> Login | None:
-        """Return the login for an image, if it is for its registry."""
-        return self.login if self.login and self.login.applies_to(ref) else None
-
 
 def warm(
     stack: str,
@@ -158,8 +154,7 @@ def _target(
     settings, name, built = _built(planned, image, platform, before, root)
     login = stack_login.configured(planned.config.registry)
     if before is not None and planned.config.signing:
-        signing_login = login if login and login.applies_to(built["ref"]) else None
-        cosign.verify(built["ref"], planned.config.signing, signing_login, {"tag": built["tag"]})
+        cosign.verify(built["ref"], planned.config.signing, login, {"tag": built["tag"]})
     return WarmTarget(name, built["tag"], fetch(built["ref"], login), planned.config, settings, login)
 
 
@@ -215,7 +210,7 @@ def _others(target: WarmTarget, onto: str) -> list[WarmLayer]:
     try:
         if signing is None:
             return warm_image.warm_layers(target.image, warm)
-        verified = warm_evidence.attested_layers(target.image, warm, signing, target.login_of(ref))
+        verified = warm_evidence.attested_layers(target.image, warm, signing, target.login)
     except SlipwayError as error:
         raise SlipwayError(f"--onto: {error}; leave --onto out, and start anew") from None
     return [each.layer for each in verified]
@@ -226,7 +221,7 @@ def _counts(target: WarmTarget, ref: str, tag: str) -> bool:
     if target.config.signing is None:
         return True
     try:
-        cosign.verify(ref, target.config.signing, target.login_of(ref), {"tag": tag})
+        cosign.verify(ref, target.config.signing, target.login, {"tag": tag})
     except cosign.Unsigned:
         return False
     return True
@@ -248,7 +243,6 @@ def _evidence(
     if signing is None:
         yield f"{target.name}: not signed, and no evidence of where it was made: slipway:signing is not set"
         return
-    login = target.login_of(ref)
     predicate = {"image": target.image.digest, "layers": [each.attested() for each in layers], "made": dict(made)}
-    cosign.sign(ref, signing, login, {"tag": tag})
-    yield f"{target.name}: signed, and attested in {cosign.attest(ref, 'warm', predicate, signing, login)}"
+    cosign.sign(ref, signing, target.login, {"tag": tag})
+    yield f"{target.name}: signed, and attested in {cosign.attest(ref, 'warm', predicate, signing, target.login)}"

@@ -162,11 +162,11 @@ def test_verify_parent_in_own_registry_uses_stack_login(checkout: Checkout, monk
     recorder, _ = ask(checkout, monkeypatch, parents, trust=trust, registry=registry, base=base)
     ours = Login("r.example", "me", "hunter2")
     assert recorder.verified == {TORCH: (OURS, ours), parents[0]: (THEIRS, ours)}
-    # Another registry gets the machine's login, or none.
+    # Cosign gives it to no other registry: containers.evidence.programs.
     trust = {"acme": {"publicKey": THEIRS}}
     base = f"docker.io/acme/debian:1@{NOW}"
     recorder, _ = ask(checkout, monkeypatch, parents, trust=trust, registry=registry, base=base)
-    assert recorder.verified == {TORCH: (OURS, ours), parents[1]: (THEIRS, None)}
+    assert recorder.verified == {TORCH: (OURS, ours), parents[1]: (THEIRS, ours)}
 
 
 def test_verify_requires_the_tag_of_own_images_only(checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:

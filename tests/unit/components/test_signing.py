@@ -418,6 +418,8 @@ def test_cosign_failure_is_one_line_and_has_its_own_login(tmp_path: Path, monkey
     for image, name in {"r.example/x": "r.example", "docker.io/x": "https://index.docker.io/v1/"}.items():
         config = json.loads(programs._configuration(image, Login(image.partition("/")[0], "me", "hunter2")))
         assert list(config["auths"]) == [name]
+        others = Login("elsewhere.example", "me", "hunter2")
+        assert programs._configuration(image, others) == programs._configuration(image, None)
     login = Login("r.example", "me", "hunter2")
     ref = "r.example/x@sha256:" + "a" * 64
     with pytest.raises(SlipwayError) as caught:
