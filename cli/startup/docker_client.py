@@ -86,9 +86,8 @@ def pulled(reference: str) -> Pull | None:
     if status:
         raise engine_failure("pull", printed, status)
     ended = time.monotonic()
-    downloaded = (
-        ended if downloaded == began else downloaded
-    )  # it said nothing of any layer: all counts as the download
+    if downloaded == began:  # it said nothing of any layer: all counts as the download
+        downloaded = ended
     return Pull(downloaded - began, ended - downloaded)
 
 
