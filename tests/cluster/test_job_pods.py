@@ -339,7 +339,11 @@ def test_jobs_with_parts_of_gpus_fill_a_node(runners: tuple[JobsProject, str, bo
     cluster.call("PATCH", f"/api/v1/nodes/{NODE}/status", capacity, headers=MERGE)
     named = {"gpuResource": mig, "gpus": 2, "infinibandResource": shared, "infiniband": 1}
     docker = {"daemon": True, "dockerImage": IMAGE, "cache": "1Gi"}
+    # Such jobs have nodes of their own, which a taint keeps for them. The one node here is the runners', too.
+    taints = [{"key": each["key"], "effect": "NoSchedule"} for each in node(PROFILE).tolerations]
+    cluster.call("PATCH", f"/api/v1/nodes/{NODE}", {"spec": {"taints": taints}}, headers=MERGE)
     project.deploy(RUNNER.format("official" if own else "stand-in"), **named, **docker, maxRunners=2)
+    cluster.call("PATCH", f"/api/v1/nodes/{NODE}", {"spec": {"taints": None}}, headers=MERGE)
     first, second = (Runner(project, name, server) for name in ("first", "second"))
     assert first.prepare().endswith("exit 0\n")
     container, _ = first.job["spec"]["containers"]

@@ -12,12 +12,14 @@ from typing import Any
 
 import pytest
 
+from components.runners.kubernetes.objects import MARK
 from stacks.config.kubernetes import ARC_CHARTS
 from tests.cluster.conftest import ClusterProject
 from tests.cluster.control_plane import until
 from tests.cluster.programs import program
 from tests.cluster.test_runners import SETS, UNCHANGED, runner_pod
 from tests.engine.project import Run
+from tests.fakes.kubernetes.cutting_proxy import cutting_proxy
 from tests.fakes.kubernetes.node_pools import pool
 
 pytestmark = pytest.mark.slow
@@ -72,7 +74,7 @@ def test_chart_that_failed_is_tried_again(project: ClusterProject) -> None:
     broken = project.root / "charts" / ARC_CHARTS[0] / "templates/broken.yaml"
     broken.write_text(BROKEN)
     controller = project.at("deployments", "controller", APPS, "-controller")
-    warning = f"{project.namespace}-controller/controller: Helm's last revision of the chart has failed"
+    warning = f"{project.namespace}-controller/controller: Helm's last revision of the chart is failed"
     with pool(project.cluster, "cpu"):
         failed = project.up(check=False)
         assert failed.returncode != 0
@@ -174,8 +176,76 @@ def kill_provider(project: ClusterProject) -> None:
                 os.kill(int(process.name), signal.SIGKILL)
 
 
-def test_killed_provider_is_told_and_mended_by_helm(project: ClusterProject) -> None:
-    home = f"{project.namespace}-controller"
+MADE = {
+    "profile": "cpu",
+    "jobPods": True,
+    "build": {"cache": "2Gi"},
+    "schedule": [{"minRunners": 1, "days": ["mon"], "start": "08:00", "end": "18:00", "timeZone": "UTC"}],
+}
+"""Runners with one object of nearly each kind."""
+
+CUT = "was cut off in the middle of this, and so it is made again"
+
+
+def test_update_goes_on_where_its_provider_died(project: ClusterProject) -> None:
+    """The cluster has what was made, of all kinds that are made at once, and the state does not."""
+    project.configure(MADE)
+    kubeconfig = project.root.with_name("proxied")
+    project.environment["KUBECONFIG"] = str(kubeconfig)
+    with cutting_proxy(project.cluster, kubeconfig) as cut, pool(project.cluster, "cpu"):
+        for plural in ("namespaces", "networkpolicies", "persistentvolumeclaims", "autoscalingrunnersets"):
+            cut.at(f"(POST|PATCH) .*/{plural}(/[^/]+)?", lambda: kill_provider(project))
+            failed = project.up(check=False)
+            assert failed.returncode != 0, (plural, failed.output)
+        assert len(cut.hits) == 4
+        assert CUT in project.up().output
+        assert UNCHANGED.search(project.up().output)
+        cut.at("PATCH .*/resourcequotas/.*", lambda: kill_provider(project))
+        project.configure({**MADE, "maxRunners": 3})
+        assert project.up(check=False).returncode != 0
+        project.up()
+        cut.at("DELETE .*/networkpolicies/.*", lambda: kill_provider(project))
+        assert pulumi(project, "destroy").returncode != 0
+        project.destroy()
+    assert gone(project)
+
+
+def test_object_of_others_is_never_taken(project: ClusterProject) -> None:
+    """Nor is a namespace of this stack in which somebody has made something since."""
+    cluster, spaces, kubeconfig = project.cluster, "/api/v1/namespaces", project.root.with_name("proxied")
+    metadata = {"name": project.namespace, "annotations": {MARK: "of-another/runners-namespace"}}
+    cluster.call("POST", spaces, {"metadata": metadata})
+    project.configure({"profile": "cpu"})
+    with cutting_proxy(cluster, kubeconfig) as cut, pool(cluster, "cpu"):
+        refused = project.up(check=False)
+        assert refused.returncode != 0
+        assert f"{project.namespace}: a Namespace of this name is there, and not from this stack" in refused.output
+        cluster.call("DELETE", f"{spaces}/{project.namespace}")
+        until(lambda: project.namespace not in {each["metadata"]["name"] for each in cluster.items(spaces)})
+        project.environment["KUBECONFIG"] = str(kubeconfig)
+        cut.at(f"(POST|PATCH) {spaces}(/{project.namespace})?", lambda: kill_provider(project))
+        assert project.up(check=False).returncode != 0
+        until(lambda: project.namespace in {each["metadata"]["name"] for each in cluster.items(spaces)})
+        cluster.call("POST", project.at("secrets"), {"metadata": {"name": "github"}})
+        refused = project.up(check=False)
+        assert refused.returncode != 0
+        assert (
+            f"{project.namespace}: this namespace is not in the stack's state, and holds Secret github"
+            in refused.output
+        )
+        key = "kubernetes:upsertExistingObjects"
+        assert f"run `pulumi config set {key} true`" in refused.output
+        project.pulumi("config", "set", "-s", "t", key, "true")
+        project.up()
+        project.pulumi("config", "rm", "-s", "t", key)
+        project.up()
+        assert UNCHANGED.search(project.up().output)
+        assert cluster.get(project.at("secrets", "github"))
+        project.destroy()
+    assert gone(project)
+
+
+def test_chart_goes_on_where_its_provider_died(project: ClusterProject) -> None:
     deployments = project.at("deployments", "", APPS, "-controller")
 
     def killed(status: str) -> None:
@@ -186,12 +256,10 @@ def test_killed_provider_is_told_and_mended_by_helm(project: ClusterProject) -> 
         assert update.communicate(timeout=120)
         assert update.returncode != 0
         with pool(project.cluster, "cpu"):
-            told = project.up(check=False)
-            assert told.returncode != 0
-            assert f"{home}/controller: Helm's last revision of the chart is {status}: if no other" in told.output
-            on_cluster(project, "helm", "uninstall", "controller", "--namespace", home)
-            assert pulumi(project, "up", "--refresh").returncode == 0
-            assert UNCHANGED.search(project.up().output)
+            assert CUT in project.up().output
+            again = project.up().output
+            assert UNCHANGED.search(again)
+            assert "Helm's last revision" not in again
 
     project.configure({"profile": "cpu"})
     killed("pending-install")

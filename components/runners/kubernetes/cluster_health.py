@@ -353,8 +353,8 @@ def _charts(config: KubernetesRunnersConfig) -> Iterator[str]:
     """Look for charts whose last revision has failed or was cut off, and for those whose scale set is gone.
 
     A refresh takes them for right, and the state forgets that one failed (pulumi-kubernetes 9497796,
-    provider/pkg/provider/helm_release.go:1032, Read): no later update tries again. Helm refuses to change a chart of
-    which a revision is pending (helm 00669cdb, pkg/action/upgrade.go, prepareUpgrade).
+    provider/pkg/provider/helm_release.go:1032, Read): no later update tries again. Nor does one if what was cut off is
+    no longer asked for.
     """
     present = {each["metadata"]["name"] for each in _known_items(config, ARC_SETS, f"--namespace={config.namespace}")}
     missing = {own.scale_set for own in config.all_sets} - present
@@ -372,10 +372,8 @@ def _charts(config: KubernetesRunnersConfig) -> Iterator[str]:
 
 def _unfinished(status: str, *, gone: bool) -> str:
     """Return why a chart is to be installed again, and when; empty if it is not. ``gone`` is its scale set."""
-    if status == "failed":
-        return "Helm's last revision of the chart has failed: if this update leaves it so"
-    if status.startswith("pending-"):
-        return f"Helm's last revision of the chart is {status}: if no other update runs"
+    if status == "failed" or status.startswith("pending-"):
+        return f"Helm's last revision of the chart is {status}: if this update leaves it so"
     if status == "deployed" and gone:
         return "the scale set is gone, and Helm still has its chart, so that jobs get no runner: to have it again"
     return ""

@@ -23,7 +23,7 @@ from components.runners.kubernetes import arc, build_daemon, build_service, gpu_
 from components.runners.kubernetes.certificates import Certificates, CertificatesArgs
 from components.runners.kubernetes.engine_readiness import EngineReadiness, EngineReadinessArgs
 from components.runners.kubernetes.isolation import Manifest
-from components.runners.kubernetes.objects import declare
+from components.runners.kubernetes.objects import declare, mending
 from components.runners.kubernetes.periodic import minimum
 from containers.engine.replicas import Replicas
 from containers.platform_name import architecture
@@ -111,7 +111,8 @@ class KubernetesRunners(pulumi.ComponentResource):
         self._name, self._config = name, config
         options = pulumi.ResourceOptions(parent=self, delete_before_replace=True)
         self.provider = _cluster(name, config, options)
-        self._opts = pulumi.ResourceOptions(parent=self, provider=self.provider)
+        options = pulumi.ResourceOptions(parent=self, provider=self.provider)
+        self._opts = pulumi.ResourceOptions.merge(options, mending(config, self.provider))
         self.scale_set = config.namespace
         self._shared: dict[str, pulumi.CustomResource] = {}
         ports = [*args.ports, *config.extra_ports]

@@ -1,4 +1,4 @@
-"""What `kubectl` says of a cluster: it knows every way to log in to one."""
+"""What `kubectl` says of a cluster, and removes there: it knows every way to log in to one."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ from containers.errors import SlipwayError, engine_advice, one_line
 
 SECONDS: Final = 20
 """Seconds for one answer."""
+
+DELETION_SECONDS: Final = 300
+"""Seconds for a deletion: pods end first."""
 
 LONGEST: Final = 400
 """Most characters of a reason. The scheduler gives one for each kind of node."""
@@ -56,21 +59,41 @@ def items(*words: str, kubeconfig: str | None = None, context: str | None = None
         Unanswered: the cluster does not answer, refuses, or does not list objects.
     """
     try:
-        flags = [("--kubeconfig", kubeconfig and str(Path(kubeconfig).expanduser())), ("--context", context)]
-        options = [word for name, value in flags if value for word in (name, value)]
-        command = ["kubectl", *options, "get", *words, "--output=json", f"--request-timeout={SECONDS}s"]
-        process = subprocess.run(
-            command, check=True, capture_output=True, text=True, timeout=SECONDS * 2, env=child_environment("kubectl")
-        )
-        listed: list[Item] = [*json.loads(process.stdout)["items"]]
-    except FileNotFoundError:
-        raise
+        listed: list[Item] = [
+            *json.loads(_printed(kubeconfig, context, SECONDS, "get", *words, "--output=json"))["items"]
+        ]
     except (KeyError, TypeError, RecursionError):
         raise Unanswered("what it printed is no list of objects") from None
+    except ValueError as error:
+        raise Unanswered(_reason(error)) from None
+    return listed
+
+
+def delete(*words: str, kubeconfig: str | None = None, context: str | None = None) -> None:
+    """Delete objects, and wait until they are gone, five minutes at most; what is gone already is no error.
+
+    Args: as of :func:`items`.
+
+    Raises: as :func:`items`.
+    """
+    _printed(kubeconfig, context, DELETION_SECONDS, "delete", *words, "--ignore-not-found", "--cascade=foreground")
+
+
+def _printed(kubeconfig: str | None, context: str | None, seconds: int, *words: str) -> str:
+    """Return what ``kubectl`` prints. Raises as :func:`items`."""
+    try:
+        flags = [("--kubeconfig", kubeconfig and str(Path(kubeconfig).expanduser())), ("--context", context)]
+        options = [word for name, value in flags if value for word in (name, value)]
+        command = ["kubectl", *options, *words, f"--request-timeout={seconds}s"]
+        process = subprocess.run(
+            command, check=True, capture_output=True, text=True, timeout=seconds * 2, env=child_environment("kubectl")
+        )
+    except FileNotFoundError:
+        raise
     except (OSError, subprocess.SubprocessError, ValueError, RuntimeError) as error:  # the last: ~ of an unknown user
         reason = _reason(error)
         raise (UnknownKind if "the server doesn't have a resource type" in reason else Unanswered)(reason) from None
-    return listed
+    return process.stdout
 
 
 def offered(node: Item, resource: str) -> int:

@@ -239,6 +239,7 @@ class KubernetesProvider(Provider):
         settings = {name.rpartition(":")[2]: value for name, value in request.variables.items()}
         self._where = settings.get("kubeconfig") or os.environ.get("KUBECONFIG") or "~/.kube/config"
         self._context = settings.get("context", "")
+        self._upserts = settings.get("upsertExistingObjects") == "true"
         return provider_pb2.ConfigureResponse(acceptSecrets=False, supportsPreview=True)
 
     @functools.cached_property
@@ -325,7 +326,7 @@ class KubernetesProvider(Provider):
             name = f"{manifest['namespace']}/{manifest['name']}"
             state = self._released("install", name, request.properties, context)
         else:
-            if self._api.find(manifest) is not None:
+            if not self._upserts and self._api.find(manifest) is not None:
                 raise SlipwayError(f"{_named(manifest)} already exists")
             state = self._api.apply(manifest)
             name = f"{manifest['metadata'].get('namespace', '')}/{manifest['metadata']['name']}"

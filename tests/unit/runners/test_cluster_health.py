@@ -352,8 +352,8 @@ def test_chart_that_no_update_mends_is_told(kubectl: Path) -> None:
     charts = [revision("a", 9, "failed"), revision("b", 9, "failed"), revision("b", 10, "deployed")]
     says(kubectl, charts=[*charts, revision("c", 1, "pending-upgrade"), revision(of_set, 1, "deployed")])
     why = {
-        "a": "Helm's last revision of the chart has failed: if this update leaves it so",
-        "c": "Helm's last revision of the chart is pending-upgrade: if no other update runs",
+        "a": "Helm's last revision of the chart is failed: if this update leaves it so",
+        "c": "Helm's last revision of the chart is pending-upgrade: if this update leaves it so",
         of_set: "the scale set is gone, and Helm still has its chart, so that jobs get no runner: to have it again",
     }
     told = [f"slipway-runners/{name}: {line}, {again(name)}" for name, line in why.items()]

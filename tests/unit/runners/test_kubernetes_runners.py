@@ -19,6 +19,7 @@ import pytest
 
 from components.runners.ec2 import reservation_lookup
 from components.runners.kubernetes import build_daemon, gpu_validation, pod
+from components.runners.kubernetes.objects import MARK
 from containers.registry.logins import azure_login
 from stacks import graph
 from stacks.checks import clusters
@@ -590,6 +591,7 @@ def test_cleanup_container_is_beside_docker_only() -> None:
 def test_load_balancer_is_private_for_each_controller() -> None:
     recorder, _ = service(service="LoadBalancer")
     assert objects(recorder)["Service build"]["metadata"]["annotations"] == {
+        MARK: "runners-cluster/runners-service-build",
         "service.beta.kubernetes.io/aws-load-balancer-scheme": "internal",
         "service.beta.kubernetes.io/aws-load-balancer-internal": "true",
         "service.beta.kubernetes.io/azure-load-balancer-internal": "true",
