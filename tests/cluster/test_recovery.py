@@ -219,7 +219,7 @@ def test_object_of_others_is_never_taken(project: ClusterProject) -> None:
     with cutting_proxy(cluster, kubeconfig) as cut, pool(cluster, "cpu"):
         refused = project.up(check=False)
         assert refused.returncode != 0
-        assert f"{project.namespace}: a Namespace of this name is there, and not from this stack" in refused.output
+        assert f"Namespace {project.namespace}: one of this name is there, and not from this stack" in refused.output
         cluster.call("DELETE", f"{spaces}/{project.namespace}")
         until(lambda: project.namespace not in {each["metadata"]["name"] for each in cluster.items(spaces)})
         project.environment["KUBECONFIG"] = str(kubeconfig)
@@ -230,8 +230,7 @@ def test_object_of_others_is_never_taken(project: ClusterProject) -> None:
         refused = project.up(check=False)
         assert refused.returncode != 0
         assert (
-            f"{project.namespace}: this namespace is not in the stack's state, and holds Secret github"
-            in refused.output
+            f"Namespace {project.namespace}: it is not in the stack's state, and holds Secret github" in refused.output
         )
         key = "kubernetes:upsertExistingObjects"
         assert f"run `pulumi config set {key} true`" in refused.output

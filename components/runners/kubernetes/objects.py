@@ -38,6 +38,7 @@ _PENDING = "status in (pending-install,pending-upgrade,pending-rollback)"
 _CLUSTERS = "ConfigMap kube-root-ca.crt"
 """What the cluster makes in each namespace."""
 
+_CUT_OFF = "an update was cut off in the middle of this, and so it is made again"
 _UPSERT = "kubernetes:upsertExistingObjects"
 
 _PATIENCE = 600
@@ -89,7 +90,7 @@ def mended(config: KubernetesRunnersConfig, owner: str, args: pulumi.ErrorHookAr
     except (FileNotFoundError, kubectl.Unanswered) as error:
         reason = f"what is there is not known: {error}"
     tell = pulumi.log.error if reason else pulumi.log.warn
-    tell(f"{name}: {reason or 'an update was cut off in the middle of this, and so it is made again'}")
+    tell(f"{inputs.get('kind', 'chart')} {name}: {reason or _CUT_OFF}")
     return not reason
 
 
@@ -112,10 +113,10 @@ def _remove(config: KubernetesRunnersConfig, mark: str, manifest: Manifest, name
     kind = f"{manifest['kind']}.{version}.{group}"
     within = [f"--namespace={space}"] if space else []
     if [mark] != (_makers(config, kind, name, *within) or [mark]):
-        return f"a {manifest['kind']} of this name is there, and not from this stack: remove it, or give another name"
+        return "one of this name is there, and not from this stack: remove it, or give another name"
     if manifest["kind"] == "Namespace" and (others := _others(config, name)):
         return (
-            f"this namespace is not in the stack's state, and holds {others}: run `pulumi config set {_UPSERT} true`, "
+            f"it is not in the stack's state, and holds {others}: run `pulumi config set {_UPSERT} true`, "
             f"`pulumi up`, then `pulumi config rm {_UPSERT}`"
         )
     _delete(config, kind, name, *within)

@@ -74,10 +74,22 @@ def test_what_a_cut_off_update_made_is_made_again(
 @pytest.mark.parametrize(
     ("inputs", "error", "made_by", "operation", "line"),
     [
-        (QUOTA, THERE, "other/r", "create", "runners: a ResourceQuota of this name is there, and not from this stack"),
-        (QUOTA, THERE, "", "create", "runners: a ResourceQuota of this name is there, and not from this stack"),
-        (QUOTA, THERE, "own/renamed", "create", "runners: a ResourceQuota of this name is there"),
-        (CHART, IN_USE, "other/r", "create", "set: Helm has this chart, and not from this stack: run `helm uninstall"),
+        (
+            QUOTA,
+            THERE,
+            "other/r",
+            "create",
+            "ResourceQuota runners: one of this name is there, and not from this stack",
+        ),
+        (QUOTA, THERE, "", "create", "ResourceQuota runners: one of this name is there, and not from this stack"),
+        (QUOTA, THERE, "own/renamed", "create", "ResourceQuota runners: one of this name is there"),
+        (
+            CHART,
+            IN_USE,
+            "other/r",
+            "create",
+            "chart set: Helm has this chart, and not from this stack: run `helm uninstall",
+        ),
         (QUOTA, "forbidden", "own/r", "create", ""),
         (QUOTA, THERE, "own/r", "update", ""),
         (CHART, BUSY, "own/r", "create", ""),
@@ -108,4 +120,4 @@ def test_cluster_that_kubectl_does_not_reach_is_told(folder: Path, capsys: pytes
         urn="u", id="", name="r", type="t", new_inputs=QUOTA, failed_operation="create", errors=[THERE]
     )
     assert not objects.mended(CONFIG, "own/", args)
-    assert "runners: what is there is not known: You must be logged in" in capsys.readouterr().err
+    assert "ResourceQuota runners: what is there is not known: You must be logged in" in capsys.readouterr().err
