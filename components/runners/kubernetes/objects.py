@@ -61,7 +61,7 @@ def _patient(manifest: Manifest) -> pulumi.ResourceOptions | None:
 def mending(config: KubernetesRunnersConfig, provider: k8s.Provider) -> pulumi.ResourceOptions:
     """Return the option by which an update goes on with what a former one made and could not note.
 
-    Pulumi's plugin creates no object that is there (pulumi-kubernetes v4.32.0, provider/pkg/await/await.go:236). If it
+    Pulumi's plugin creates no object that is there (pulumi-kubernetes v4.32.0, provider/pkg/await/await.go:252). If it
     dies when the API server has the object, the engine notes nothing, and each later update would fail.
     """
 
@@ -74,10 +74,10 @@ def mending(config: KubernetesRunnersConfig, provider: k8s.Provider) -> pulumi.R
 
 
 def mended(config: KubernetesRunnersConfig, owner: str, args: pulumi.ErrorHookArgs) -> bool:
-    """Remove what this stack made and does not know, and tell whether the operation is to be repeated."""
+    """Remove what this stack made and does not know, and tell whether the operation is to be repeated, once."""
     inputs = dict(args.new_inputs or {})
     wanted = (_BUSY,) if args.failed_operation == "update" else _TAKEN
-    if not any(text in args.errors[0] for text in wanted):
+    if len(args.errors) > 1 or not any(text in args.errors[0] for text in wanted):
         return False
     is_chart = "chart" in inputs
     metadata = inputs if is_chart else inputs["metadata"]

@@ -113,6 +113,14 @@ def test_object_that_is_gone_by_now_is_made(folder: Path) -> None:
     assert mended(folder, QUOTA, THERE, None) == (True, DELETE.format("ResourceQuota.v1. runners --namespace=a"))
 
 
+def test_operation_is_repeated_once(folder: Path) -> None:
+    assert mended(folder, QUOTA, THERE, "own/r")[0]
+    args = pulumi.ErrorHookArgs(
+        urn="u", id="", name="r", type="t", new_inputs=QUOTA, failed_operation="create", errors=[THERE, THERE]
+    )
+    assert not objects.mended(CONFIG, "own/", args)
+
+
 def test_cluster_that_kubectl_does_not_reach_is_told(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "kubectl").write_text("#!/bin/sh\necho 'You must be logged in to the server' >&2; exit 1\n")
     (folder / "kubectl").chmod(0o755)
