@@ -64,11 +64,11 @@ def needs(variations: Iterable[Variation]) -> upstreams.Needs:
     conda = False
     for stack, more in variations:
         conda = conda or read_stack(stack)["flavor"] == "universal"
-        made = plan.make(stack, {**read_stack(stack), **more})
-        config: Any = made.config
-        for image in made.images:
-            args = image.spec.args
-            if image.spec.target == "source":
+        resolved, specs = plan.specs({**read_stack(stack), **more}, f"stack {stack}")
+        config: Any = resolved
+        for spec in specs:
+            args = spec.args
+            if spec.target == "source":
                 component = args["COMPONENT"]
                 tag = PREFIXES.get(component, "v") + args.get("VERSION", "0.0.1")
                 tags.setdefault(REPOSITORIES[component], set()).add(tag)
@@ -136,8 +136,9 @@ class Chain:
         return Image(self.names[name])
 
 
-def _planned(stack: str, config: Mapping[str, Any]) -> dict[str, plan.PlannedImage]:
-    return {image.spec.name: image for image in plan.make(stack, config).images}
+def _planned(stack: str, config: Mapping[str, Any], *, search: bool = False) -> dict[str, plan.PlannedImage]:
+    """Return a stack's images as planned; their tags have the right commit after a ``search``, which takes seconds."""
+    return {image.spec.name: image for image in plan.make(stack, config, search=search).images}
 
 
 def build_arguments(image: plan.PlannedImage, names: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
@@ -202,7 +203,7 @@ def published(stack: str, world: upstreams.World, folder: Path, **more: Any) -> 
     """
     registry = {"kind": "local", "address": os.environ["SLIPWAY_REGISTRY"], "path": f"test-{uuid.uuid4().hex[:8]}"}
     config = values(stack, world, {"registry": registry, **more})
-    planned = _planned(stack, config)
+    planned = _planned(stack, config, search=True)
     world.provide(_parents(planned))
     up = Published(folder, stack, **config)
     up.up()

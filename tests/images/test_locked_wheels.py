@@ -64,7 +64,7 @@ class Locked:
         mirrors = {**world.mirrors, "pythonIndex": f"{world.server.url}/{self._index.name}/simple"}
         self._config = chain.values(STACK, world, {"mirrors": mirrors, "extras": EXTRAS})
         self.mirrors = MirrorsConfig.model_validate(self._config["mirrors"])
-        self._planned = {image.spec.name: image for image in plan.make(STACK, self._config).images}
+        self._planned = {image.spec.name: image for image in plan.make(STACK, self._config, search=False).images}
         self._commits = {
             lock.source_key(source, self.mirrors): world.commits[source.partition(" ")[0]]
             for image in self._planned.values()

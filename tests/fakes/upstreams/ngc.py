@@ -95,7 +95,7 @@ class Upstreams:
     def arguments(self, stack: str | None = None, **more: Any) -> dict[str, str]:
         """Return the build arguments of a stack's image, and make its parent."""
         config = self.values(stack, **more)
-        [image] = plan.make(stack or self.stack, config).images
+        [image] = plan.make(stack or self.stack, config, search=False).images
         self.parent(config["ngc"])
         return {**image.args, **image.checks_args, **image.content.label_args}
 

@@ -28,7 +28,7 @@ Locked = Callable[[Mapping[str, str]], Path]
 @pytest.fixture(scope="module")
 def files(upstreams: Upstreams) -> dict[str, str]:
     """What the lock has for the stack's image on that parent."""
-    packages = plan.make(upstreams.stack, upstreams.values()).images[0].spec.packages
+    packages = plan.make(upstreams.stack, upstreams.values(), search=False).images[0].spec.packages
     assert packages
     packages = packages.model_copy(update={"pythons": (PYTHON,), "glibc": GLIBC})
     return python_packages.files(packages, "linux/amd64", MirrorsConfig.model_validate(upstreams.mirrors))
@@ -39,7 +39,7 @@ def locked(upstreams: Upstreams) -> Locked:
     """A function that returns the folder which a build with these locked files is given."""
 
     def folder(files: Mapping[str, str]) -> Path:
-        spec = plan.make(upstreams.stack, upstreams.values()).images[0].spec
+        spec = plan.make(upstreams.stack, upstreams.values(), search=False).images[0].spec
         assert spec.packages
         packages = spec.packages.model_copy(update={"files": files})
         content = CheckoutContents(contexts(ROOT)).of(spec.model_copy(update={"packages": packages}))
