@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import time
@@ -12,47 +13,44 @@ import pytest
 from stacks.config.stack_file import ROOT
 from tests.helpers import hanging
 
-HANGING = {
-    "subprocess": "import subprocess\n@pytest.mark.limit(2)\ndef test():\n    subprocess.run(['sleep', '1234'])\n",
-    "thread": """\
-import threading
-@pytest.mark.limit(2)
-def test():
+HANGING = """\
+import socket, subprocess, threading, time
+import pytest
+pytestmark = pytest.mark.limit(1)
+
+@pytest.fixture
+def slow():
+    time.sleep(1234)
+
+def test_subprocess():
+    subprocess.run(["sleep", "1234"])
+
+def test_thread():
     lock = threading.Lock()
     lock.acquire()
     lock.acquire()
-""",
-    "catching": """\
-import time
-@pytest.mark.limit(2)
-def test():
+
+def test_catching():
     try:
         time.sleep(1234)
     except Exception:
         pass
-""",
-    "setup": """\
-import time
-@pytest.fixture
-def slow():
-    time.sleep(1234)
-@pytest.mark.limit(2)
-def test(slow):
+
+def test_setup(slow):
     pass
-""",
-    "socket": """\
-import socket
-@pytest.mark.limit(2)
-def test():
+
+def test_socket():
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.accept()
-""",
-}
+
+def test_quick():
+    pass
+"""
 
 
-@pytest.mark.parametrize("kind", HANGING)
-def test_hanging_test_is_ended_within_its_limit(kind: str, tmp_path: Path) -> None:
-    (tmp_path / "test_here.py").write_text(f"import pytest\n{HANGING[kind]}")
+def test_hanging_tests_are_ended_within_their_limit(tmp_path: Path) -> None:
+    """In one run: each is ended for itself, and the next one begins."""
+    (tmp_path / "test_here.py").write_text(HANGING)
     words = ["-q", "-p", "tests.helpers.hanging", "-p", "no:cacheprovider", "-o", "markers=limit(seconds): limit"]
     begun = time.monotonic()
     done = subprocess.run(
@@ -65,8 +63,13 @@ def test_hanging_test_is_ended_within_its_limit(kind: str, tmp_path: Path) -> No
     )
     assert time.monotonic() - begun < 60
     assert done.returncode == 1, done.stdout + done.stderr
-    assert "hangs: not done within 2 s" in done.stdout
-    assert ("runs: sleep 1234" in done.stdout) == (kind == "subprocess")
+    assert "4 failed, 1 passed, 1 error in " in done.stdout
+    sections = re.split(r"^_+ (?:ERROR at setup of )?(test_\w+) _+$", done.stdout, flags=re.MULTILINE)
+    reports = dict(zip(sections[1::2], sections[2::2], strict=True))
+    assert sorted(reports) == ["test_catching", "test_setup", "test_socket", "test_subprocess", "test_thread"]
+    for name, report in reports.items():
+        assert "hangs: not done within 1 s" in report, name
+        assert ("runs: sleep 1234" in report) == (name == "test_subprocess"), name
 
 
 def test_limit_of_each_kind_is_that_of_its_mark_or_folder(request: pytest.FixtureRequest) -> None:
