@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
 import pulumi
+from pulumi.runtime import mocks
 from pulumi.runtime import resource as registration
 from pulumi.runtime.proto import source_pb2
 from pulumi.runtime.settings import SETTINGS
@@ -33,6 +35,31 @@ TOKEN = "t0ken-"
 
 # The SDK sends Pulumi the place in the source of each resource, with all fifty frames of pytest. Nothing here reads it.
 registration._get_stack_trace = source_pb2.StackTrace
+
+
+def _at_once(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    """Return what a coroutine that waits for nothing returns, as that of plain properties is."""
+    try:
+        coroutine.send(None)
+    except StopIteration as done:
+        return done.value
+    raise AssertionError("an answer of the mocks waits for something")
+
+
+# The mocks' own way needs an event loop in each thread that they answer in.
+vars(mocks).update(_sync_await=_at_once, _ensure_event_loop=lambda: None)
+
+
+class _Here(ThreadPoolExecutor):
+    """Has each call of the mocks answered where it is made: a thread for each costs more than the answer."""
+
+    def submit(self, call: Callable[..., Any], /, *given: Any, **named: Any) -> Future[Any]:
+        done: Future[Any] = Future()
+        try:
+            done.set_result(call(*given, **named))
+        except BaseException as error:
+            done.set_exception(error)
+        return done
 
 
 class Recorder(pulumi.runtime.Mocks):
@@ -163,6 +190,7 @@ def run(
     values: dict[str, Any] = {}
 
     async def go() -> None:
+        asyncio.get_running_loop().set_default_executor(_Here())
         # A run that failed leaves what it waited for, which belongs to a loop that has ended.
         SETTINGS.outputs.clear()
         SETTINGS.rpc_manager.clear()
