@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from jsonschema import Draft202012Validator
 from cli import job as jobs
 from stacks import flavors
 from stacks.config.stack_file import read_stack, stack_names
+from tests.helpers import own_history
 from toolchain.checkout import Checkout
 from toolchain.machine import golang
 
@@ -21,6 +23,13 @@ RELEASES = {
 }
 """Kind -> the Go module whose release has its definition, and where."""
 STACKS = [name for name in stack_names() if hasattr(flavors.flavor(read_stack(name)["flavor"]), "job")]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _no_search_of_this_history() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        own_history.leave_search(patch)
+        yield
 
 
 def strict(schema: Any) -> Any:
