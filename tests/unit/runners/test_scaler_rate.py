@@ -143,6 +143,7 @@ def test_3000_machines_a_minute_are_asked_for_and_registered(monkeypatch: pytest
     assert busiest >= 2500, busiest
     assert most_in_a_second(world.registered) * CONFIG_UNITS < WRITES
     _round_leaves_calls_of_github(world, one, monkeypatch)
+    _rounds_leave_calls_beside_a_webhook(world, one, monkeypatch)
 
 
 def test_rate_of_the_account_bounds_what_starts_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,12 +240,12 @@ WINDOW, CALLS = 20 * MINUTE, HOURLY // 3
 class Limited(WebhookWorld):
     """A full fleet and a long queue at a GitHub that says with each answer how many calls are left, and until when."""
 
-    def __init__(self, queued: int, postponed: int) -> None:
+    def __init__(self, queued: int, postponed: int, machines: int = JOBS) -> None:
         super().__init__(1, Faults(rate=0.0, dead=(0.0, 0.0), until=0.0), 0)
         self.calls: Counter[int] = Counter()
         self.asked: set[str] = set()
         table = jobs.Jobs(self.client("dynamodb"), ENVIRONMENT["JOBS"])
-        for number in range(JOBS):
+        for number in range(machines):
             box = Machine(f"i-{number:017x}", GROUPS["on-demand"], self.now, 0.0, spot=False)
             self.machines[box.id] = box
             runner = self._register(f"{NAME}-{box.id}")
@@ -255,7 +256,7 @@ class Limited(WebhookWorld):
             self.jobs[number] = Job(number, self.now, 300.0, state="queued" if number <= queued else "waiting")
             note = table.queue if number <= queued else table.postpone
             note(jobs.Job(number, "acme/images", self.now))
-        self.desired[GROUPS["on-demand"]] = JOBS
+        self.desired[GROUPS["on-demand"]] = machines
 
     def urlopen(self, request: Any, timeout: float) -> Any:
         window = self.window()
@@ -297,7 +298,7 @@ class Alternating(Limited):
     """A GitHub of which somebody else takes ten calls in each second minute: 20 are left for jobs that wait, or 25."""
 
     def told(self) -> dict[str, str]:
-        lists = JOBS // 100 + 1
+        lists = len(self.runners) // 100 + 1
         return limits(lists + (40 if int(self.now // MINUTE) % 2 else 50), self.now + MINUTE)
 
 
@@ -317,7 +318,7 @@ def test_every_waiting_job_has_its_turn(monkeypatch: pytest.MonkeyPatch) -> None
     """Where each round began by its own number of jobs, 20 and 25 in turn never came to some. However many of them there are, one
     that waits for an approval is asked about in each round."""
     queued, postponed = 200, 10
-    world = Alternating(queued, postponed)
+    world = Alternating(queued, postponed, machines=100)
     world.rounds(monkeypatch, 4)  # those wait too short a time at first, and these had all calls
     world.asked.clear()
     world.rounds(monkeypatch, 14 + 2 * postponed)
@@ -333,9 +334,8 @@ def test_spent_calls_of_github_are_not_asked_for(monkeypatch: pytest.MonkeyPatch
     assert world.calls[0] - CALLS < 10 * 5
 
 
-def test_listeners_rounds_leave_calls_beside_a_webhook(monkeypatch: pytest.MonkeyPatch) -> None:
+def _rounds_leave_calls_beside_a_webhook(world: World, one: listener.Listener, monkeypatch: pytest.MonkeyPatch) -> None:
     """While a stack moves over, a listener lists the runners twice a minute, and asks about the webhook's jobs, too."""
-    world, _, one = played(monkeypatch, float(JOBS), 100.0)
     one._source.webhook = True
     begun, calls = world.now, 0
     table = jobs.Jobs(world.client("dynamodb"), SETS["big"]["JOBS"])
