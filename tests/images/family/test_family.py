@@ -174,7 +174,7 @@ def test_nccl_tests_and_builder_have_nccl_hpcx_and_nvcc(built: Built) -> None:
 
 @pytest.mark.parametrize("stack", ["nccl-cu121", *stacks("nccl-cu132")])
 def test_hpcx_of_either_layout_has_own_openmpi_alone(built: Built, stack: str, tmp_path: Path) -> None:
-    product = built(stack, only="hpcx-build").names["hpcx-build"]
+    product = built(stack, only="nccl-tests").names["hpcx-build"]  # which others want too
     docker("build", f"--output=type=local,dest={tmp_path}", "-", text=f"FROM {product}\n")
     hpcx = tmp_path / "out/opt/hpcx"
     assert {path.name for path in hpcx.iterdir()} == {"hpcx-init.sh", "nccl_rdma_sharp_plugin", "ompi", "ucc", "ucx"}
