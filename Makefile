@@ -60,7 +60,7 @@ programs: ready # those of Debian that tests run
 collect: # compile the tests once, while `ready` waits for downloads, and not in each worker
 	@.slipway/venv/bin/python -m pytest --numprocesses 0 --collect-only --quiet > /dev/null || true
 
-test-unit: WORKERS = $(shell cores=$$(nproc); echo $$((cores < 4 ? 4 : cores)))
+test-unit: WORKERS = $(shell cores=$$(nproc); echo $$((cores < 3 ? 3 : cores)))
 test-unit: ## the tests that need Python only, in about two minutes on 2 cores
 	@$(toolchain) packages
 	@.slipway/venv/bin/$(pytest) -m "not slow" tests/unit
