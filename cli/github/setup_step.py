@@ -63,7 +63,6 @@ class Step:
                 self.question,
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
-                text=True,
                 errors="replace",
                 env=child_environment("github init" if program == "sh" else program, GH_HOST=_HOST),
                 timeout=_SECONDS,
