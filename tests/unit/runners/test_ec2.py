@@ -238,13 +238,13 @@ def test_efa_interfaces_of_each_type_are_on_its_cards() -> None:
     assert cases > 100
 
 
-def refused(*there: ec2_site.InstanceType, **values: Any) -> str:
+def refused(*there: ec2_site.InstanceType, vpc: str = "vpc-1", **values: Any) -> str:
     """Return what is said of a configuration in two zones, where images within budgets take 80 GiB."""
     config = load(instanceTypes=[machine.name for machine in there], **values)
     networks = [
         ec2_site.Network(f"subnet-{zone}", "vpc-1", f"eu-west-1{zone}", "10.0.0.0/24", public=False) for zone in "ab"
     ]
-    site = ec2_site.Site(there, networks, "vpc-1", "ami-1", "x86_64", 60, "/dev/sda1", {}, {})
+    site = ec2_site.Site(there, networks, vpc, "ami-1", "x86_64", 60, "/dev/sda1", {}, {})
     try:
         ec2_site.check(config, site, "linux/amd64", {"torch": 20 * 1024**3})
     except SlipwayError as error:
@@ -287,6 +287,12 @@ def test_root_volume_without_disks_must_hold_the_images() -> None:
     )
     assert refused(of("g5.2xlarge"), of("p3.2xlarge", disks=0), root=140) == ""
     assert refused(of("g5.2xlarge"), root=75) == ""
+
+
+def test_subnets_are_all_in_one_vpc() -> None:
+    assert refused(of("g5.2xlarge"), vpc="vpc-2").splitlines() == [
+        f"slipway:runners.subnets: subnet-{zone} is in vpc-1; the others, or vpc, are in vpc-2" for zone in "ab"
+    ]
 
 
 def test_gpus_by_default_are_the_fewest_of_any_type() -> None:
