@@ -65,10 +65,10 @@ def pack_folder(folder: Path, path: Path) -> Path:
     return path
 
 
-def write_docker(path: Path) -> Path:
+def write_docker(path: Path, **config: Any) -> Path:
     """Write what older engines save: a layer in a folder, and a link to it for the same layer once more."""
     lower, upper = (f"sha256:{hashlib.sha256(each).hexdigest()}" for each in (LOWER, UPPER))
-    config = {**PLATFORM, "rootfs": {"diff_ids": [lower, upper, upper]}, "config": {}}
+    config = {**PLATFORM, "rootfs": {"diff_ids": [lower, upper, upper]}, "config": config}
     files = {"config.json": json.dumps(config).encode(), "a/layer.tar": LOWER, "b/layer.tar": gzip.compress(UPPER)}
     layers = ["a/layer.tar", "b/layer.tar", "c/layer.tar"]
     files["manifest.json"] = json.dumps([{"Config": "config.json", "RepoTags": ["x:1"], "Layers": layers}]).encode()

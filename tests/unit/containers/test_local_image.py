@@ -47,6 +47,8 @@ def test_inspect_archive_prints_fault_and_exits_1(layout: Path, capsys: pytest.C
         "fault: /bin/p: missing liba.so: not in the image",
         "1 fault",
     ]
+    assert main(["inspect", str(write_docker(layout.with_suffix(".tar"), Entrypoint=["/gone"]))]) == 1
+    assert "fault: /gone: does not start as Entrypoint: /gone does not exist" in capsys.readouterr().out.splitlines()
 
 
 def test_inspect_with_pages_that_no_host_has_is_refused(layout: Path, capsys: pytest.CaptureFixture[str]) -> None:

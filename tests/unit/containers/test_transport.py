@@ -99,7 +99,9 @@ class Scoped(BaseHTTPRequestHandler):
         given = self.headers.get("Authorization", "")
         self.heard.append(given)
         realm = f'Bearer realm="http://{self.headers["Host"]}/token",service="s",scope="repository:a/b:{scope}"'
-        if given == f"Bearer {scope}":
+        if self.headers["User-Agent"] != "slipway":  # by which a registry's logs know us
+            self._answer(400, {})
+        elif given == f"Bearer {scope}":
             self._answer(200, {})
         else:
             self._answer(401, {"WWW-Authenticate": realm})
