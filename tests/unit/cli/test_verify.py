@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from cli import verify
+from cli.commands import compare
 from cli.diff import stack_diff
+from cli.main import main
 from containers.errors import SlipwayError
 from containers.evidence import cosign
 from containers.registry.client import Repository
@@ -269,9 +271,13 @@ def test_evidence_shows_the_newest_scan_of_our_scanner(monkeypatch: pytest.Monke
     assert str(caught.value) == f"{TORCH}: scan: attested by other scanners alone; `slipway` attests Grype's"
 
 
-def test_verify_as_json_has_facts_and_mistakes(checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_verify_as_json_has_facts_and_mistakes(
+    checkout: Checkout, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     ask(checkout, monkeypatch, [f"{DEBIAN}@{THEN}"])
-    result = verify.as_json(verify.verify("local", checkout.root))
+    monkeypatch.setattr(compare, "ROOT", checkout.root)
+    assert main(["verify", "local", "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
     [torch] = result["verified"]
     assert (torch["name"], torch["ref"], result["mistakes"]) == ("torch", TORCH, [])
     assert torch["facts"]["signature"] == [f"public key {OURS}, as 1-base"]
@@ -281,7 +287,5 @@ def test_verify_as_json_has_facts_and_mistakes(checkout: Checkout, monkeypatch: 
         raise SlipwayError(f"{ref}: no signature")
 
     monkeypatch.setattr(cosign, "verify", refuse)
-    assert verify.as_json(verify.verify("local", checkout.root)) == {
-        "verified": [],
-        "mistakes": [f"{TORCH}: no signature"],
-    }
+    assert main(["verify", "local", "--json"]) == 1
+    assert json.loads(capsys.readouterr().out) == {"verified": [], "mistakes": [f"{TORCH}: no signature"]}
