@@ -30,7 +30,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Checkout:
 
 def have(checkout: Checkout, name: str, version: str) -> Path:
     program = checkout.root / "programs" / name
-    program.write_text(f"#!/bin/sh\necho 'GitVersion:    {version}'\n")
+    program.write_text(f"#!/bin/sh\n[ $1 = version ] && echo 'GitVersion:    {version}'\n")
     program.chmod(0o755)
     return program
 

@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from stacks import flavors
+from toolchain import needs
 from toolchain.checkout import Checkout
+from toolchain.machine.network import apt_mirrors
 from toolchain.machine.toolchain_error import ToolchainError
 from toolchain.parts import base_image, docker_registry, part
 from toolchain.parts.part import Part
@@ -65,3 +68,26 @@ def test_base_image_of_a_platform_is_none_where_none_is(tmp_path: Path, monkeypa
     assert base_image.find_for(Checkout(tmp_path), "linux/arm64") == Part(
         base_image.name("linux/arm64"), "debian:bookworm-slim", "12"
     )
+
+
+def test_bootstrapped_base_image_is_looked_up_by_its_digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any user of the machine may move its tag."""
+    registry, digest, asked = "127.0.0.1:5000", f"sha256:{'a' * 64}", list[str]()
+    env = {apt_mirrors.VARIABLE: apt_mirrors.base_image_mirror(registry, digest)}
+    there = Part(base_image.NAME, f"{registry}/{base_image.QUALIFIED}", "12", env=env)
+
+    def entries(_: Checkout, reference: str) -> dict[str, str]:
+        asked.append(reference)
+        return {"linux/amd64": digest}
+
+    monkeypatch.setattr(base_image, "find", lambda _: there)
+    monkeypatch.setattr(base_image, "_entries", entries)
+    assert base_image.find_for(Checkout(tmp_path), "linux/arm64") is None
+    assert base_image.find_for(Checkout(tmp_path), "linux/amd64")
+    assert asked == [f"{registry}/docker.io/library/debian@{digest}"] * 2
+
+
+@pytest.mark.parametrize("publish", [True, False])
+def test_registry_of_this_machine_is_for_what_is_pushed(*, publish: bool) -> None:
+    config = flavors.load({"flavor": "local", "registry": {"kind": "local"}, "publish": publish}, "stack x")
+    assert needs.local(config) is publish
