@@ -124,13 +124,18 @@ def _lists(listed: Owned, name: str) -> bool:
 
 
 def owners(contents: Contents, paths: Iterable[str]) -> dict[str, Owner]:
-    """Return the distribution of each file that a package manager recorded."""
+    """Return the distribution of each file that a package manager recorded: of several, one whose size it has."""
     recorded = {path: path for path in paths}
     recorded.update((path.removeprefix("usr/"), path) for path in [*recorded])  # dpkg's names before /usr was merged
     by_path: dict[str, Owner] = {}
+    fitting: dict[str, Owner] = {}
     for owned in contents.owned.values():
         for name in recorded.keys() & owned.files.keys():
-            by_path.setdefault(recorded[name], owned.owner)
+            path, content = recorded[name], owned.files[name]
+            by_path.setdefault(path, owned.owner)
+            if content and path in contents.entries and content.size == contents.entries[path].size:
+                fitting.setdefault(path, owned.owner)
+    by_path |= fitting
     if any(owner.manager == "dpkg" for owner in by_path.values()):
         versions = _of_dpkg(contents)
         for path, owner in by_path.items():

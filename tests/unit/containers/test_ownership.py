@@ -130,3 +130,14 @@ def test_builds_of_one_package_work_if_one_has_won(
     }
     rows = ownership.contested(image(files))
     assert [row.is_fault for row in rows] == [not works] * 2
+
+
+def test_owner_of_contested_file_is_the_one_that_has_won() -> None:
+    """As of cuDNN for CUDA 12 and 13, which both have nvidia/cudnn: each part of it is the winner's."""
+    site = "opt/venv/lib/python3.11/site-packages"
+    library = elf("liba.so")
+    files: Files = {f"{site}/liba.so": library}
+    for name, size in (("a", 1), ("b", len(library)), ("c", 2)):
+        files[f"{site}/{name}-1.dist-info/RECORD"] = f"liba.so,sha256={name * 43},{size}\n"
+    path = f"{site}/liba.so"
+    assert ownership.owners(image(files), [path])[path].name == "b"
