@@ -59,8 +59,12 @@ def handle(_event: object, _context: object) -> None:
 
 @dataclass(frozen=True)
 class View:
-    """What a round has read, after the request for its jobs; None for what could not be read."""
+    """What a round has read, after the request for its jobs; None for what could not be read.
 
+    ``at`` is when it began to read the groups, in seconds since 1970.
+    """
+
+    at: float
     rules: Rules
     rows: Rows | None
     groups: Groups
@@ -125,6 +129,7 @@ class Keeper:
             runners = _result(
                 "list the runners", partial(self._runners, rows.runners if rows else {}), self._refused["runners"]
             )
+            at = time.time()
             groups = _result("describe the groups", self._group_descriptions, self._refused["machines"])
             decision = None
             if groups is not None:
@@ -133,7 +138,7 @@ class Keeper:
                 confirmed = partial(self._confirmed, machines, runners)
                 runners = _result("ask for the runners", confirmed, self._refused["runners"])
             if groups is not None and machines is not None:
-                view = View(rules, rows, groups, machines, runners, prepared)
+                view = View(at, rules, rows, groups, machines, runners, prepared)
                 waiting = self._waiting(rows)  # a listener may know more by now
                 decision = self._decide(view, waiting)
                 self._refused["launches"] += _without_room(rules, machines)
@@ -169,7 +174,7 @@ class Keeper:
 
     def _decide(self, view: View, waiting: Sequence[Job] | None) -> Decision:
         """Return what to do by what a round has read, for the jobs that wait now."""
-        since = time.time() - LISTED_SECONDS
+        since = view.at - LISTED_SECONDS  # a listener decides again by a view of before
         late: Counter[str] = Counter()
         for at, name, count in self._taken_back:
             late[name] += count if at > since else 0

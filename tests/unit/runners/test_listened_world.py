@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Iterator, Mapping
 from types import SimpleNamespace
 from typing import Any
@@ -185,6 +186,22 @@ def test_listener_notes_that_it_works_during_a_long_round(monkeypatch: pytest.Mo
         first._end = world.now + 600
         first._listen()
         assert works == [False] * 6
+
+
+def test_old_view_lacks_what_was_on_its_way_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Auto Scaling had been asked for a machine, and may have started it before it was asked for none."""
+    world = ListenedWorld(0, Faults(0.0, (0.0, 0.0), 0.0), 0, SETS, Mess())
+    with on_clock_of(world, monkeypatch):
+        one = listener.Listener(SETS["small"])
+        one._round()
+        (group, other) = json.loads(SETS["small"]["GROUPS"]).values()
+        one._source.taken_back.append((world.now, other, 1))
+        world.now += 40
+        one._source.assigned.begin("s", {"totalAssignedJobs": 4, "totalRunningJobs": 0}, world.now)
+        one._hurry()
+        assert world.desired[group] == 3  # of 4
+        one._round()
+        assert world.desired[group] == 4
 
 
 def test_failed_round_lets_the_next_listener_begin_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
