@@ -16,7 +16,15 @@ from toolchain.machine.steps import step
 from toolchain.parts.part import Kind, Part, forget, recall, remember
 
 NAME: Final = "Python packages"
-_COMMAND: Final = "from cli.main import run\n\nrun()\n"
+_COMMAND: Final = """\
+import signal
+
+if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # while it imports, Ctrl-C ends it without a traceback
+from cli.main import run
+
+run()
+"""
 """The program `slipway`."""
 
 

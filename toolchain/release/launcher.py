@@ -130,3 +130,6 @@ def main() -> int:
     except OSError as error:
         print(f"slipway: {error.filename or Path.cwd()}: {error.strerror or error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("slipway: interrupted", file=sys.stderr)
+        return 130

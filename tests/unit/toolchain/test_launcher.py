@@ -54,6 +54,17 @@ def test_command_outside_of_a_repository_says_what_to_do(
     )
 
 
+def test_ctrl_c_before_the_release_runs_is_one_line(
+    repository: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(_root: Path) -> Path:
+        raise KeyboardInterrupt
+
+    assert Path.cwd().parent == repository
+    monkeypatch.setattr(launcher, "_unpacked", interrupted)
+    assert ended(monkeypatch, capsys, "check") == (130, "", "slipway: interrupted\n")
+
+
 def test_command_goes_on_as_that_of_the_repository(
     repository: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

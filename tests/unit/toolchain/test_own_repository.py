@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from cli import main
 from stacks.places import CODE, RELEASE
 from toolchain.checkout import Checkout
 from toolchain.machine.toolchain_error import ToolchainError
@@ -162,12 +163,20 @@ def test_init_without_a_known_hash_is_refused(site: Path, tmp_path: Path) -> Non
     assert not (tmp_path / "team").exists()
 
 
-def test_other_release_than_pinned_does_not_run(site: Path, tmp_path: Path) -> None:
+def test_other_release_than_pinned_does_not_run(site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     installed_from(site, "https://example.com/s.whl", sha256=DIGEST)
     own_repository.make(tmp_path / "team")
     installed_from(site, "https://example.com/s.whl", sha256="0" * 64)
     with pytest.raises(ToolchainError, match=f"with the hash {DIGEST[:12]}, and 9.8.7 with 000000000000 runs"):
         own_repository.check_pin(Checkout(tmp_path / "team"))
+    with monkeypatch.context() as patch:
+        patch.setattr(own_repository, "CODE", tmp_path)
+        with pytest.raises(ToolchainError):
+            own_repository.check_pin(Checkout(tmp_path / "team"))
+        patch.setattr(main, "CODE", tmp_path)
+        patch.setattr(main, "ROOT", tmp_path / "team")
+        with pytest.raises(SystemExit, match="pins another release of Slipway than runs"):
+            main.run()  # of the environment that the refused release left, as `. .slipway/env` has it on PATH
     (tmp_path / "team/requirements.txt").write_text("pulumi==3.0\n")
     with pytest.raises(ToolchainError, match="pins no release of Slipway"):
         own_repository.check_pin(Checkout(tmp_path / "team"))
