@@ -394,9 +394,21 @@ class _Resolution:
                 for one in self._elsewhere(*key)
                 if self._environments.of(one) == environment
                 and self._contents.binaries[one].machine == self._loader.machine
+                and self._may_open(path, needed, one)
             )
             self._before[key] = next(own, None) or self._of_python(path).get(needed)
         return self._before[key]
+
+    def _may_open(self, path: str, needed: str, library: str) -> bool:
+        """Return whether a file's package opens another one's library first.
+
+        A copy of the system's library, as torch has libgomp.so.1, is there for those that need torch.
+        """
+        if not providers.is_of_system(needed) or self._environments.needs(path, library):
+            return True
+        others = {one for name in self._contents.binaries[path].needed for one in self._sonames.get(name, ())}
+        packages = map(self._environments.package, others - set(self._sonames[needed]))
+        return self._environments.package(library) in packages
 
     def _of_python(self, path: str) -> Mapping[str, str]:
         """Return the libraries by soname that the Pythons of an extension's release have in their own process."""

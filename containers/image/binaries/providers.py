@@ -20,3 +20,8 @@ def _rows() -> tuple[tuple[str, str], ...]:
 def provider(library: str) -> str:
     """Return what provides a library, by its soname; empty if the table has it not."""
     return next((name for pattern, name in _rows() if fnmatch.fnmatchcase(library, pattern)), "")
+
+
+def is_of_system(library: str) -> bool:
+    """Return whether a distribution's package provides a library, by its soname."""
+    return provider(library).startswith("Debian's ")

@@ -183,6 +183,34 @@ def test_resolve_python_library_may_be_preloaded() -> None:
     ], "nothing opens it before a plugin outside Python's packages"
 
 
+@pytest.mark.parametrize(
+    ("requires", "needed", "faulty"),
+    [
+        ("", ["libgomp.so.1"], True),
+        ("Requires-Dist: Tool_B>=1\n", ["libgomp.so.1"], False),
+        ("", ["libgomp.so.1", "libtorch.so"], False),
+        ("", ["libtorch.so"], False),
+    ],
+    ids=["lightgbm", "what requires torch", "what needs torch", "no library of the system"],
+)
+def test_copy_of_a_system_library_is_for_its_package(requires: str, needed: list[str], *, faulty: bool) -> None:
+    """As of torch, whose libgomp.so.1 LightGBM gets if torch is imported before it, and not else."""
+    folders = {"lightgbm": "", "tool_a": "Requires-Dist: torch\n", "tool_b": "Requires-Dist: Tool-A\n", "torch": ""}
+    files: Files = {
+        f"{SITE}/{name}-1.dist-info/METADATA": f"Name: {name}\nVersion: 1\n{text}" for name, text in folders.items()
+    }
+    files[f"{SITE}/lightgbm-1.dist-info/METADATA"] = f"Name: lightgbm\nVersion: 1\n{requires}"
+    files[f"{SITE}/lightgbm-1.dist-info/RECORD"] = "lightgbm/lib/lib_lightgbm.so,sha256=YQ,1\n"
+    files[f"{SITE}/torch-1.dist-info/RECORD"] = (
+        "torch/lib/libgomp.so.1,sha256=YQ,1\ntorch/lib/libtorch.so,sha256=YQ,1\n"
+    )
+    files |= {f"{SITE}/torch/lib/{name}": elf(name) for name in ("libgomp.so.1", "libtorch.so")}
+    files[f"{SITE}/lightgbm/lib/lib_lightgbm.so"] = elf("lib_lightgbm.so", needed)
+    assert [line.partition(": /")[0].rpartition("/")[2] for line in faults(files)] == (
+        ["lib_lightgbm.so: missing libgomp.so.1"] if faulty else []
+    )
+
+
 def test_resolve_library_beside_python_may_be_preloaded() -> None:
     """As of MKL, whose wheel has libraries in the environment's `lib` and none among the packages."""
     needing = elf("libmkl_avx2.so.3", ["libmkl_core.so.3"])

@@ -279,6 +279,10 @@ def test_mpi4py_compiled_without_its_mpi_is_a_fault() -> None:
         ("nvidia/cu12/lib/libcudss_commlayer_openmpi.so.1", "libmpi.so.40"),
         ("nvidia/cu13/lib/libcudss_mtlayer_gomp.so.1", "libgomp.so.1"),
         ("mooncake/pg_2_11_0.cpython-311-x86_64-linux-gnu.so", "libtorch.so"),
+        (
+            "azure/cognitiveservices/speech/libMicrosoft.CognitiveServices.Speech.extension.codec.so",
+            "libgstreamer-1.0.so.0",
+        ),
         ("casadi/libcasadi_nlpsol_knitro.so.3.7", "libknitro.so"),
         ("xpresslibs/lib/libxprscuda.so", "libcublas.so.13"),
         ("tensorflow_io/python/ops/libtensorflow_io_ffmpeg_4.2.so", "libavformat.so.58"),
