@@ -87,5 +87,5 @@ def _engine(config: StackConfig, platform: str) -> Identity:
     if platform in config.engines:
         engines = config.engines[platform]
         return engines if len(engines) == 1 else (platform, *engines)
-    build = config.runners and config.runners.build
-    return (platform,) if build and config.build_on == "runners" and platform in build.platforms else ()
+    build = config.runners and config.runners.build  # platforms are refused where nothing is built there
+    return (platform,) if build and platform in build.platforms else ()
