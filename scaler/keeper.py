@@ -134,10 +134,9 @@ class Keeper:
             decision = None
             if groups is not None:
                 machines = _result("list the machines", partial(self._machines, groups), self._refused["machines"])
-            if runners and machines:
+            if groups is not None and machines is not None:
                 confirmed = partial(self._confirmed, machines, runners)
                 runners = _result("ask for the runners", confirmed, self._refused["runners"])
-            if groups is not None and machines is not None:
                 view = View(at, rules, rows, groups, machines, runners, prepared)
                 waiting = self._waiting(rows)  # a listener may know more by now
                 decision = self._decide(view, waiting)
@@ -328,11 +327,13 @@ class Keeper:
         missing = {machine: known[machine] for machine in sorted({*known} - {one.machine for one in runners})}
         return [*runners, *self._asked_for(missing)]
 
-    def _confirmed(self, machines: Sequence[Machine], runners: Sequence[Runner]) -> list[Runner]:
-        """Return the runners; GitHub's list may show all as offline for a moment.
+    def _confirmed(self, machines: Sequence[Machine], runners: list[Runner] | None) -> list[Runner] | None:
+        """Return the runners, None if they were not listed; GitHub's list may show all as offline for a moment.
 
         Those that had the time to come online are asked for one by one: their machines would end.
         """
+        if runners is None:
+            return None
         since = time.time() - self._rules.boot
         old = {each.id for each in machines if each.started < since and not (each.gone or each.leaving)}
         offline = {each.machine: each.id for each in runners if each.machine in old and not (each.online or each.busy)}
