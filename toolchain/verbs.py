@@ -2,6 +2,7 @@
 
 import argparse
 import errno
+import os
 import shutil
 import sys
 from collections.abc import Sequence
@@ -170,7 +171,7 @@ def main(words: Sequence[str]) -> int:
         print("\nslipway: interrupted; the next run goes on from here", file=sys.stderr)
         return INTERRUPTED
     free = shutil.disk_usage(checkout.root).free
-    if free < FULL_BYTES:
+    if free < FULL_BYTES and os.strerror(errno.EROFS) not in problem:
         problem += f" (the disk of {checkout.root} is full: {free // 1_000_000} MB left)"
     print(f"slipway: {' '.join(without_credentials(problem).split())}", file=sys.stderr)
     return 1
