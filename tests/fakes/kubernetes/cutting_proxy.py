@@ -71,6 +71,9 @@ def cutting_proxy(cluster: Cluster, kubeconfig: Path) -> Iterator[Cut]:
                 for key, value in response.headers.items():
                     if key.lower() not in _HOPS:
                         self.send_header(key, value)
+                if response.status_code in {204, 304}:  # as a client that keeps a cache is told; neither has a body
+                    self.end_headers()
+                    return
                 self.send_header("Transfer-Encoding", "chunked")
                 self.end_headers()
                 for part in response.iter_content(None):
