@@ -60,13 +60,7 @@ def faults(contents: Contents, machine: ElfMachine, platform: str) -> list[Fault
         reason = f"/{trace.path}, where the image starts, is no folder"
         results.append(Fault("start", f"/{trace.path}", "is no WorkingDir", reason, names=(contents.folder,)))
     started: list[Started] = []
-    most = _MOST_OF_TEXT[machine == X86_64]
-    results += (
-        Fault(
-            "start", "/", f"starts nothing with {name}", f"it has {size:,} bytes, the kernel takes {most:,}; shorten it"
-        )
-        for name, size in _long(contents.config, most)
-    )
+    results += _too_long(contents.config, machine)
     for origin, words in _settings(contents.config):
         outcome = execution.start(words)
         started.append(outcome)
@@ -77,12 +71,15 @@ def faults(contents: Contents, machine: ElfMachine, platform: str) -> list[Fault
     return list(dict.fromkeys(results))
 
 
-def _long(config: Any, most: int) -> Iterator[tuple[str, int]]:
-    """Yield the texts that no program can be started with, and their bytes."""
+def _too_long(config: Any, machine: ElfMachine) -> Iterator[Fault]:
+    """Yield the texts that no program can be started with."""
+    most = _MOST_OF_TEXT[machine == X86_64]
     for setting in ("Entrypoint", "Cmd", "Env"):
         for number, text in enumerate(config.get(setting) or []):
             if (size := len(text.encode(errors="surrogateescape"))) > most:
-                yield f"Env {one_line(text.partition('=')[0])}" if setting == "Env" else f"{setting}[{number}]", size
+                name = f"Env {one_line(text.partition('=')[0])}" if setting == "Env" else f"{setting}[{number}]"
+                reason = f"it has {size:,} bytes, the kernel takes {most:,}; shorten it"
+                yield Fault("start", "/", f"starts nothing with {name}", reason)
 
 
 def _foreign(contents: Contents, machine: ElfMachine) -> Iterator[Fault]:

@@ -226,7 +226,7 @@ LONG = {
         "large library",
         "libraries",
     ),
-    *("links", "loader configuration", "names", "records", "whiteouts", "zeros"),
+    *("links", "loader configuration", "names", "packages", "records", "whiteouts", "zeros"),
 }
 """Features that take minutes to make, or the whole of the processor's time, at their hostile size."""
 

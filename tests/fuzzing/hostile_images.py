@@ -206,6 +206,14 @@ def _records(size: int) -> Chunks:
         yield member(f"opt/conda-meta/q{number}-1-0.json", b"[" * size)
 
 
+def _packages(size: int) -> Chunks:
+    """Yield the metadata of packages that require each other, and lie about their names, versions and Pythons."""
+    for number in range(size):
+        text = f"Name: q{number}\nVersion: {'9' * 99}\nRequires-Python: >=\nRequires-Dist: p{number + 1} (>=\n"
+        text += f"Requires-Dist: p{number // 2}>{number}; python_version\nRequires-Dist: p{number}[x]==1.*.*\n"
+        yield member(f"usr/lib/python3.11/site-packages/p{number}-1.dist-info/METADATA", text.encode())
+
+
 def _databases(size: int) -> Chunks:
     paths = {f"/{'x' * size}/{number}": ("a", 1) for number in range(size)}
     yield member(
@@ -259,6 +267,7 @@ LAYERS: Final[dict[str, tuple[int, Callable[[int], Chunks]]]] = {
     "symbols": (3_000_000, _symbols),
     "loader configuration": (300_000, _loader_configuration),
     "records": (2_000_000, _records),
+    "packages": (1_000_000, _packages),
     "databases": (3_000, _databases),
     "control characters": (100_000, _control),
     "garbage": (1_000_000, _garbage),

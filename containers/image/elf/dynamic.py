@@ -155,15 +155,16 @@ class Dynamic:
             if tag in self:
                 check_code(self.file, self.memory, self.value(tag), f"its DT_{tag.name}")
         if self._machine:
-            if Tag.GNU_HASH in self:
-                self._check_hashes(is_program=is_program)
-            if is_program and not self._binds_now and Tag.JMPREL in self:
-                self._check_lazy(self._machine)
-            arrays = ((Tag.INIT_ARRAY, Tag.INIT_ARRAYSZ, 0xFFFFFFFF), (Tag.FINI_ARRAY, Tag.FINI_ARRAYSZ, -1))
-            called = (
-                (self.value(tag), (self.value(size) // 8 & most) * 8) for tag, size, most in arrays if tag in self
-            )
-            self.relocate([(start, size) for start, size in called if size])
+            self._check_wide(self._machine, is_program=is_program)
+
+    def _check_wide(self, machine: _Machine, *, is_program: bool) -> None:
+        if Tag.GNU_HASH in self:
+            self._check_hashes(is_program=is_program)
+        if is_program and not self._binds_now and Tag.JMPREL in self:
+            self._check_lazy(machine)
+        arrays = ((Tag.INIT_ARRAY, Tag.INIT_ARRAYSZ, 0xFFFFFFFF), (Tag.FINI_ARRAY, Tag.FINI_ARRAYSZ, -1))
+        called = ((self.value(tag), (self.value(size) // 8 & most) * 8) for tag, size, most in arrays if tag in self)
+        self.relocate([(start, size) for start, size in called if size])
 
     @property
     def _machine(self) -> _Machine | None:

@@ -115,12 +115,7 @@ def interpreter(content: IO[bytes], file: ElfHeader) -> str:
 def check_program(file: ElfHeader, memory: Memory, named: str, needed: Sequence[object]) -> None:
     """Check how a program is started. Raises Unloadable: it crashes, or its loader does."""
     check_code(file, memory, file.entry, "its start")
-    for section in file.allocated:  # its code looks for each at its address
-        right = WRITE if section.flags & header.WRITABLE else READ | WRITE | RUN
-        ends = (section.address, section.address + section.size - 1)
-        moved = section.kind != header.NO_CONTENT and any(memory.place(at) != _place(section, at) for at in ends)
-        if moved or not memory.holds(section.address, section.size, right):
-            raise Unloadable(f"its section {file.name(section).decode(errors='replace')} is in no segment")
+    _check_sections(file, memory)
     if needed and not named:
         raise Unloadable("it needs libraries, and names no loader")
     if named:
@@ -134,6 +129,16 @@ def check_program(file: ElfHeader, memory: Memory, named: str, needed: Sequence[
     places = [segment.address + distance for segment, distance in distances if 0 <= distance < segment.size]
     if named and (not places or (rows[-1].address != places[0] if rows else file.kind == header.SHARED)):
         raise Unloadable("its PT_PHDR is not the place of its segments' rows")
+
+
+def _check_sections(file: ElfHeader, memory: Memory) -> None:
+    """Check that a program has its sections where its code looks for them."""
+    for section in file.allocated:
+        right = WRITE if section.flags & header.WRITABLE else READ | WRITE | RUN
+        ends = (section.address, section.address + section.size - 1)
+        moved = section.kind != header.NO_CONTENT and any(memory.place(at) != _place(section, at) for at in ends)
+        if moved or not memory.holds(section.address, section.size, right):
+            raise Unloadable(f"its section {file.name(section).decode(errors='replace')} is in no segment")
 
 
 def check_static(file: ElfHeader, memory: Memory, named: str) -> None:
