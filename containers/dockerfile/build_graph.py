@@ -358,22 +358,11 @@ class _Graph:
         return options
 
     def _copy(self, each: Instruction, stage: _Stage) -> None:
-        flags = []
-        for written in each.flags:
-            flag = _DEFAULT_FLAGS.get(written, written)
-            name, _, value = flag.partition("=")
-            if name in ("--chown", "--chmod", "--checksum"):
-                value = self._value(value, stage)
-                value = value.lstrip("0") or "0" if name == "--chmod" and re.fullmatch("[0-7]+", value) else value
-                flag = f"{name}={value}" if value else ""
-            flags += [flag] if flag and name != "--from" else []
-        moded = any(flag.startswith("--chmod=") and _UNKNOWN.sub("", flag) != "--chmod=" for flag in flags)
-        if moded or stage.step == "scratch":  # there it has no effect: convert.go:1718, client/llb/merge.go
-            flags = [flag for flag in flags if flag != "--link"]
         origin, place = each.flag("from") or None, number(each)
         if origin is not None:
             origin = self._from(origin) if place is None else self._stages[place].step
         *words, target = each.words
+        flags = self._copy_flags(each, stage)
         sources: list[Any] = []
         documents = iter(each.heredocs)
         for word in words:
@@ -386,6 +375,22 @@ class _Graph:
             sources.append(_path(path) if plain else path)
         sources.sort(key=lambda it: isinstance(it, list))  # BuildKit copies files before documents
         stage.add(each.keyword, origin, sources, _target(self._value(target, stage), stage.folder), flags)
+
+    def _copy_flags(self, each: Instruction, stage: _Stage) -> Sequence[str]:
+        """Return the flags of what is copied, apart from its origin, as far as they have an effect."""
+        flags = []
+        for written in each.flags:
+            flag = _DEFAULT_FLAGS.get(written, written)
+            name, _, value = flag.partition("=")
+            if name in ("--chown", "--chmod", "--checksum"):
+                value = self._value(value, stage)
+                value = value.lstrip("0") or "0" if name == "--chmod" and re.fullmatch("[0-7]+", value) else value
+                flag = f"{name}={value}" if value else ""
+            flags += [flag] if flag and name != "--from" else []
+        moded = any(flag.startswith("--chmod=") and _UNKNOWN.sub("", flag) != "--chmod=" for flag in flags)
+        if moded or stage.step == "scratch":  # there it has no effect: convert.go:1718, client/llb/merge.go
+            flags = [flag for flag in flags if flag != "--link"]
+        return flags
 
     def _inline(self, document: re.Match[str], text: str, stage: _Stage) -> list[str]:
         """Return the name and content of a here-document that is copied. Variables are replaced without quotes."""
