@@ -1,5 +1,6 @@
 """Long steps: a line at the start, progress, and a line with the duration at the end. Two may run at once."""
 
+import os
 import subprocess
 import sys
 import threading
@@ -27,7 +28,7 @@ _ERASE: Final = "\r\x1b[K"
 
 _running: dict[str, float] = {}
 """The steps that run, and when each began."""
-_printing: Final = threading.Lock()
+_printing: Final = threading.RLock()
 _programs: set[subprocess.Popen[bytes]] = set()
 """The programs that :func:`command` runs."""
 _ended = threading.Event()
@@ -45,8 +46,25 @@ def elapsed(seconds: float) -> str:
 
 
 def say(line: str) -> None:
-    """Print a line at once: a log that is read while it grows has it in order."""
-    print(line, flush=True)
+    """Print a line."""
+    write(f"{line}\n")
+
+
+def write(text: str) -> None:
+    """Print at once and in one piece: a log that is read while it grows has it in order, and other threads print too.
+
+    Where nobody reads standard output any more, as after `| head`, standard error is the output from now on: what runs
+    is not ended by that, and how it ends is told. Where nobody reads that either, the rest goes nowhere.
+    """
+    with _printing:
+        try:
+            print(text, end="", flush=True)
+        except BrokenPipeError:
+            with Path(os.devnull).open("wb") as nowhere:
+                os.dup2(nowhere.fileno(), sys.stdout.fileno())  # what a buffer still has would fail once more
+            if sys.stdout is not sys.stderr:
+                sys.stdout = sys.stderr
+                write(text)
 
 
 @contextmanager
@@ -65,17 +83,17 @@ def step(title: str, detail: str = "") -> Iterator[None]:
             with _printing:
                 if terminal:
                     durations = ", ".join(f"{each} ... {elapsed(now - since)}" for each, since in _running.items())
-                    _write(f"{_ERASE}{durations} ")
+                    write(f"{_ERASE}{durations} ")
                 else:
-                    _write(f"  still running: {title} ({elapsed(now - begun)})\n")
+                    write(f"  still running: {title} ({elapsed(now - begun)})\n")
 
     heading = f"{title} ({detail})" if detail else title
     with _printing:
         _running[title] = begun
         if terminal:
-            _write(f"{_ERASE}{heading}\n" if detail else f"{_ERASE}{heading} ...")
+            write(f"{_ERASE}{heading}\n" if detail else f"{_ERASE}{heading} ...")
         else:
-            _write(f"{heading} ...\n")
+            write(f"{heading} ...\n")
     pulse = threading.Thread(target=beat, daemon=True)
     pulse.start()
     finished = False
@@ -89,15 +107,9 @@ def step(title: str, detail: str = "") -> Iterator[None]:
             del _running[title]
             if finished:
                 start = _ERASE if terminal else ""
-                _write(f"{start}{title}: done in {elapsed(time.monotonic() - begun)}\n")
+                write(f"{start}{title}: done in {elapsed(time.monotonic() - begun)}\n")
             elif terminal:
-                _write("\n")
-
-
-def _write(text: str) -> None:
-    """Print at once and in one piece: another step may print, too."""
-    sys.stdout.write(text)
-    sys.stdout.flush()
+                write("\n")
 
 
 def last_line(text: str) -> str:

@@ -1,6 +1,5 @@
 """Progress while Pulumi runs: one line that is rewritten on a terminal, occasional lines in a log."""
 
-import os
 import re
 import shutil
 import sys
@@ -11,7 +10,7 @@ from typing import Final, Self
 
 from containers import color
 from containers.errors import printable, shown
-from toolchain.machine.steps import HEARTBEAT_SECONDS, elapsed
+from toolchain.machine.steps import HEARTBEAT_SECONDS, elapsed, write
 
 _TERMINAL_CODES: Final = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
@@ -48,10 +47,7 @@ class RunProgress:
         erase = "\r\x1b[K" if self._terminal else ""
         text = erase + "".join(f"{color.painted(line) if self._colored else line}\n" for line in plain)
         with self._lock:
-            try:
-                print(text, end="", flush=True)
-            except BrokenPipeError:  # as after `| head`: an update goes on, and its log has all
-                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            write(text)
 
     def begin(self, step: str) -> None:
         """Record the start of a step."""
@@ -78,7 +74,7 @@ class RunProgress:
                 more = f" (and {len(lines) - 1} more)" if len(lines) > 1 else ""
                 width = max(shutil.get_terminal_size().columns - len(more) - 1, 1)
                 with self._lock:
-                    print(f"\r\x1b[K{lines[0][:width]}{more}", end="", flush=True)
+                    write(f"\r\x1b[K{lines[0][:width]}{more}")
             elif lines:
                 self.say(*(f"  still running: {line}" for line in lines))
 

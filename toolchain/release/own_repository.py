@@ -206,10 +206,7 @@ def check_pin(checkout: Checkout) -> None:
     match = _pin(checkout)
     release = match["release"]
     expected, running = (match["hash"], digest) if digest else (release, installed)
-    refused = expected != running and (digest or f"/slipway-{installed}-" not in release)  # which an address has
-    if CODE != ROOT:  # it is unpacked in any case: the command on PATH then runs it, or refuses it too
-        write(CODE / CHECKED, f"{digest or 'unknown' if refused else match['hash']}\n{sys.executable} -m pip\n")
-    if refused:
+    if expected != running and (digest or f"/slipway-{installed}-" not in release):  # which an address has
         named = "/" in release or re.search("^--find-links", match.string, re.MULTILINE)
         source = "" if named else f" {_FROM_FOLDER}"
         raise ToolchainError(
@@ -217,6 +214,8 @@ def check_pin(checkout: Checkout) -> None:
             f"{digest[:12] or 'an unknown one'} runs: "
             f"`{sys.executable} -m pip install --require-hashes -r {PIN}{source}`"
         )
+    if CODE != ROOT:
+        write(CODE / CHECKED, f"{match['hash']}\n{sys.executable} -m pip\n")
 
 
 def pip() -> str:

@@ -170,6 +170,7 @@ def test_other_release_than_pinned_does_not_run(site: Path, tmp_path: Path, monk
     with pytest.raises(ToolchainError, match=f"with the hash {DIGEST[:12]}, and 9.8.7 with 000000000000 runs"):
         own_repository.check_pin(Checkout(tmp_path / "team"))
     with monkeypatch.context() as patch:
+        (tmp_path / "checked").write_text("no release is checked yet\npython -m pip\n")  # as it is unpacked
         patch.setattr(own_repository, "CODE", tmp_path)
         with pytest.raises(ToolchainError):
             own_repository.check_pin(Checkout(tmp_path / "team"))

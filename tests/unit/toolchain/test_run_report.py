@@ -346,19 +346,25 @@ def test_progress_in_log_names_step_and_status(
     assert output.splitlines()[0] == "  still running: torch (0 s): RUN pip"
 
 
-def test_update_goes_on_where_nobody_reads_what_it_prints(capfd: pytest.CaptureFixture[str]) -> None:
-    """As after `slipway up | head`."""
+@pytest.mark.parametrize(("errors", "told"), [(None, "begun\nline 0\nline 1\nfailed\n"), (subprocess.STDOUT, "")])
+def test_update_goes_on_where_nobody_reads_what_it_prints(
+    errors: int | None, told: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """As after `slipway up | head`, and `slipway up 2>&1 | head`: what follows, and how it ends, is not lost."""
     program = (
-        "import os, time; from toolchain.pulumi_run.run_progress import RunProgress\n"
+        "from toolchain.machine import steps; from toolchain.pulumi_run.run_progress import RunProgress\n"
+        "input(); steps.say('begun')\n"
         "with RunProgress() as progress:\n"
-        "    for number in range(3): progress.say('line'); time.sleep(0.1)\n"
-        "    print('more', flush=True); os.write(2, b'done')"
+        "    for number in range(2): progress.say(f'line {number}')\n"
+        "steps.say('failed'); raise SystemExit(1)"
     )
     reader, writer = os.pipe()
-    with subprocess.Popen([sys.executable, "-c", program], stdout=writer, cwd=ROOT) as run:
+    command = [sys.executable, "-c", program]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=writer, stderr=errors, cwd=ROOT) as run:
         os.close(writer)
         os.close(reader)
-    assert (run.returncode, capfd.readouterr().err) == (0, "done")
+        run.communicate(b"\n")
+    assert (run.returncode, capfd.readouterr().err) == (1, told)
 
 
 def test_report_of_changed_file_has_its_lines(report: Report, tmp_path: Path) -> None:
