@@ -51,13 +51,16 @@ vars(mocks).update(_sync_await=_at_once, _ensure_event_loop=lambda: None)
 
 
 class _Here(ThreadPoolExecutor):
-    """Has each call of the mocks answered where it is made: a thread for each costs more than the answer."""
+    """Has each call answered where it is made: for one of the mocks, a thread costs more than the answer.
+
+    So no two of a program's calls overlap, nor those that it gives to a thread for itself.
+    """
 
     def submit(self, call: Callable[..., Any], /, *given: Any, **named: Any) -> Future[Any]:
         done: Future[Any] = Future()
         try:
             done.set_result(call(*given, **named))
-        except BaseException as error:
+        except Exception as error:
             done.set_exception(error)
         return done
 

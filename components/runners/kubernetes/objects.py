@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import posixpath
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pulumi
@@ -26,16 +27,23 @@ FINAL: Mapping[str, tuple[str, ...]] = {
 MARK = "slipway/made-by"
 """The annotation of an object: its resource, after the id of its stack's provider, which only the state has."""
 
-_TAKEN = ("already exists", "cannot re-use a name that is still in use")
-"""Errors for an object, and for a chart, that is there (k8s.io/apimachinery v0.35.4, pkg/api/errors/errors.go,
-NewAlreadyExists; helm v3.20.2, pkg/action/install.go, availableName)."""
+_WORDS: Mapping[tuple[bool, str], str] = {
+    (False, "create"): "already exists",
+    (True, "create"): "cannot re-use a name that is still in use",
+    (True, "update"): "another operation (install/upgrade/rollback) is in progress",
+}
+"""Words of the error, by whether it is a chart's, and the operation, where something is there or a revision is pending.
 
-_BUSY = "another operation (install/upgrade/rollback) is in progress"
-"""Helm's error for a chart of which a revision is pending (helm v3.20.2, pkg/action/action.go, errPending)."""
+Sources: k8s.io/apimachinery v0.35.4, pkg/api/errors/errors.go, NewAlreadyExists; helm v3.20.2, pkg/action/install.go,
+availableName, and pkg/action/action.go, errPending.
+"""
+
+_CUT_OFF_SINCE = timedelta(days=1)
+"""How long ago an update was cut off at most, if the next one is to remove what it made."""
 
 _PENDING = "status in (pending-install,pending-upgrade,pending-rollback)"
 
-_CLUSTERS = "ConfigMap kube-root-ca.crt"
+_CLUSTERS = frozenset({"ConfigMap kube-root-ca.crt", "ServiceAccount default"})
 """What the cluster makes in each namespace."""
 
 _CUT_OFF = "an update was cut off in the middle of this, and so it is made again"
@@ -76,10 +84,9 @@ def mending(config: KubernetesRunnersConfig, provider: k8s.Provider) -> pulumi.R
 def mended(config: KubernetesRunnersConfig, owner: str, args: pulumi.ErrorHookArgs) -> bool:
     """Remove what this stack made and does not know, and tell whether the operation is to be repeated, once."""
     inputs = dict(args.new_inputs or {})
-    wanted = (_BUSY,) if args.failed_operation == "update" else _TAKEN
-    if len(args.errors) > 1 or not any(text in args.errors[0] for text in wanted):
-        return False
     is_chart = "chart" in inputs
+    if len(args.errors) > 1 or _WORDS.get((is_chart, args.failed_operation), "\0") not in args.errors[0]:
+        return False
     metadata = inputs if is_chart else inputs["metadata"]
     name, space = metadata["name"], metadata.get("namespace", "")
     try:
@@ -100,7 +107,7 @@ def _forget(config: KubernetesRunnersConfig, owner: str, name: str, space: str, 
     When it installs the chart again it takes over the objects that have its annotations (helm v3.20.2,
     pkg/action/validate.go, existingResourceConflict).
     """
-    if not any(made_by.startswith(owner) for made_by in _makers(config, "Namespace.v1.", space)):
+    if not any(_maker(each).startswith(owner) for each in _found(config, "Namespace.v1.", space)):
         return f"Helm has this chart, and not from this stack: run `helm uninstall {name} --namespace {space}`"
     which = f"owner=helm,name={name}{f',{_PENDING}' if operation == 'update' else ''}"
     _delete(config, "secrets", f"--namespace={space}", f"--selector={which}")
@@ -108,35 +115,49 @@ def _forget(config: KubernetesRunnersConfig, owner: str, name: str, space: str, 
 
 
 def _remove(config: KubernetesRunnersConfig, mark: str, manifest: Manifest, name: str, space: str) -> str:
-    """Delete an object with a mark; return why not. A namespace in which somebody has made something stays."""
+    """Delete an object with a mark; return why not.
+
+    A namespace in which somebody has made something stays. So does what is older than a day: a state that was restored
+    from a copy lacks it, and it may be in use.
+    """
     group, version = posixpath.split(manifest["apiVersion"])
     kind = f"{manifest['kind']}.{version}.{group}"
     within = [f"--namespace={space}"] if space else []
-    if [mark] != (_makers(config, kind, name, *within) or [mark]):
-        return "one of this name is there, and not from this stack: remove it, or give another name"
-    if manifest["kind"] == "Namespace" and (others := _others(config, name)):
-        return (
-            f"it is not in the stack's state, and holds {others}: run `pulumi config set {_UPSERT} true`, "
-            f"`pulumi up`, then `pulumi config rm {_UPSERT}`"
-        )
-    _delete(config, kind, name, *within)
+    for each in _found(config, kind, name, *within):
+        if _maker(each) != mark:
+            return "one of this name is there, and not from this stack: remove it, or give another name"
+        if "deletionTimestamp" in each["metadata"]:
+            return "it is being deleted: run this again once it is gone"
+        made = each["metadata"]["creationTimestamp"]
+        why = f"is from {made}" if datetime.now(UTC) - datetime.fromisoformat(made) > _CUT_OFF_SINCE else ""
+        if not why and manifest["kind"] == "Namespace" and (others := _others(config, name)):
+            why = f"holds {others}"
+        if why:
+            return (
+                f"it is not in the stack's state, and {why}: run `pulumi config set {_UPSERT} true`, "
+                f"`pulumi up`, then `pulumi config rm {_UPSERT}`"
+            )
+        _delete(config, kind, name, *within)
     return ""
 
 
-def _makers(config: KubernetesRunnersConfig, kind: str, name: str, *within: str) -> list[str]:
-    """Return the mark of an object; none if it is gone."""
-    found = kubectl.items(
-        kind, f"--field-selector=metadata.name={name}", *within, kubeconfig=config.kubeconfig, context=config.context
-    )
-    return [each["metadata"].get("annotations", {}).get(MARK, "") for each in found]
+def _found(config: KubernetesRunnersConfig, kind: str, name: str, *within: str) -> list[kubectl.Item]:
+    """Return the object of a name; none if it is gone."""
+    where = f"--field-selector=metadata.name={name}"
+    return kubectl.items(kind, where, *within, kubeconfig=config.kubeconfig, context=config.context)
+
+
+def _maker(found: kubectl.Item) -> str:
+    return str(found["metadata"].get("annotations", {}).get(MARK, ""))
 
 
 def _others(config: KubernetesRunnersConfig, space: str) -> str:
-    """Return what is in a namespace in which the stack has made nothing yet."""
-    kinds = "all,secrets,configmaps,persistentvolumeclaims"
-    found = kubectl.items(kinds, f"--namespace={space}", kubeconfig=config.kubeconfig, context=config.context)
-    names = (f"{each['kind']} {each['metadata']['name']}" for each in found)
-    return ", ".join(name for name in names if name != _CLUSTERS)
+    """Return what is in a namespace in which the stack has made nothing yet, of all kinds."""
+    cluster = {"kubeconfig": config.kubeconfig, "context": config.context}
+    kinds = [kind for kind in kubectl.kinds(**cluster) if kind.partition(".")[0] != "events"]
+    found = kubectl.items(",".join(kinds), f"--namespace={space}", **cluster)
+    names = {f"{each['kind']} {each['metadata']['name']}" for each in found}
+    return ", ".join(sorted(names - _CLUSTERS))
 
 
 def _delete(config: KubernetesRunnersConfig, *words: str) -> None:

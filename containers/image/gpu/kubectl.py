@@ -69,6 +69,15 @@ def items(*words: str, kubeconfig: str | None = None, context: str | None = None
     return listed
 
 
+def kinds(*, kubeconfig: str | None = None, context: str | None = None) -> list[str]:
+    """Return all kinds of objects that namespaces have, as :func:`items` takes them.
+
+    Raises: as :func:`items`.
+    """
+    words = ("api-resources", "--namespaced", "--verbs=list", "--output=name")
+    return _printed(kubeconfig, context, SECONDS, *words).split()
+
+
 def delete(*words: str, kubeconfig: str | None = None, context: str | None = None) -> None:
     """Delete objects, and wait until they are gone, five minutes at most; what is gone already is no error.
 
@@ -76,7 +85,8 @@ def delete(*words: str, kubeconfig: str | None = None, context: str | None = Non
 
     Raises: as :func:`items`.
     """
-    _printed(kubeconfig, context, DELETION_SECONDS, "delete", *words, "--ignore-not-found", "--cascade=foreground")
+    options = ("--ignore-not-found", "--cascade=foreground", f"--timeout={DELETION_SECONDS}s")
+    _printed(kubeconfig, context, DELETION_SECONDS, "delete", *words, *options)
 
 
 def _printed(kubeconfig: str | None, context: str | None, seconds: int, *words: str) -> str:
