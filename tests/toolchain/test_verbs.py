@@ -1,5 +1,6 @@
 """The verbs and the Makefile: what they print, and how they fail."""
 
+import errno
 import json
 import os
 import re
@@ -197,6 +198,16 @@ def test_full_disk_is_one_line(monkeypatch: pytest.MonkeyPatch, capfd: pytest.Ca
     monkeypatch.setattr(own_repository, "make", lambda _: fail(Checkout.here(), as_json=False))
     assert verbs.main(["init", "team"]) == 1
     assert capfd.readouterr().err == "slipway: no space left on the disk of team\n"
+
+
+def test_read_only_folder_is_no_full_disk(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    def fail(_checkout: Checkout, *, as_json: bool) -> int:  # noqa: ARG001 - as the function has it
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), "/ro/a")
+
+    monkeypatch.setattr(doctor, "doctor", fail)
+    monkeypatch.setattr(verbs, "FULL_BYTES", 1 << 60)  # an image of such a file system has no free bytes
+    assert verbs.main(["doctor"]) == 1
+    assert capfd.readouterr().err == "slipway: /ro/a: Read-only file system\n"
 
 
 @pytest.mark.parametrize(

@@ -256,7 +256,6 @@ def test_layers_that_are_kept_are_those_attested(monkeypatch: pytest.MonkeyPatch
         repository="r.example/torch",
         image=None,
         login=None,
-        login_of=str,
         config=SimpleNamespace(signing="the stack's"),
     )
     monkeypatch.setattr(warm_build, "fetch", lambda *_: None)
