@@ -15,9 +15,9 @@ from functools import cached_property
 from typing import IO, Final, NamedTuple
 
 from containers import budget
-from containers.image.elf.header import AARCH64, DYNAMIC, PROGRAM, SYMBOLS, TLS, X86_64, ElfHeader
+from containers.image.elf.header import AARCH64, DYNAMIC, OF_DYNAMIC, PROGRAM, SYMBOLS, TLS, X86_64, ElfHeader
 from containers.image.elf.loadable import check_code
-from containers.image.elf.memory import READ, WRITE, Memory, Unloadable, up
+from containers.image.elf.memory import READ, RUN, WRITE, Memory, Unloadable, up
 
 Tag = IntEnum("Tag", {
     "NEEDED": 1, "PLTRELSZ": 2, "PLTGOT": 3, "HASH": 4, "STRTAB": 5, "SYMTAB": 6, "RELA": 7, "RELASZ": 8, "RELAENT": 9,
@@ -177,11 +177,15 @@ class Dynamic:
 
     def _check_hashes(self, *, is_program: bool) -> None:
         """Check the table of hashes, which each search for a symbol reads, and that of a program for each symbol."""
-        words, offset, heads, chains = self._hashes
+        words, offset, heads, chains = self._hashes()
         if words.bit_count() != 1:
             raise Unloadable(f"malformed: its table of hashes has {words} words, which is no power of two")
-        for number in filter(None, heads if is_program else ()):
-            self.unpack(chains + (number - offset) * 4, "I")  # also before the table, where that is mapped
+        numbers = set(heads if is_program else ()) - {0}
+        first, last = min(numbers, default=0), max(numbers, default=-1)
+        # Also before the table, where that is mapped.
+        if not self.memory.holds(chains + (first - offset) * 4, (last + 1 - first) * 4, READ | WRITE | RUN):
+            for number in numbers:
+                self.memory.read(chains + (number - offset) * 4, 4)
 
     def _check_lazy(self, machine: _Machine) -> None:
         """Check the table by which functions are looked up when they are called.
@@ -215,11 +219,7 @@ class Dynamic:
         for base, tag, value in _VALUES:
             if base in self and self.value(tag) != value:
                 raise Unloadable(f"malformed: its DT_{tag.name} is {self.value(tag)}, which has to be {value}")
-        for tag in _TABLES:
-            section = self.file.section_at(self.value(tag))
-            if tag in self and section and section.address != self.value(tag):
-                name = self.file.name(section).decode(errors="replace")
-                raise Unloadable(f"malformed: its DT_{tag.name} is {self.value(tag):#x}, within its section {name}")
+        self._check_tables()
         self._check_written(self._places_of_relr())
         slots: dict[int, int | None] = {}
         used: set[int] = set()
@@ -233,6 +233,23 @@ class Dynamic:
             for place in range(start, start + length, 8):
                 self._check_slot(place, slots)
         self._check_versions_of(used)
+
+    def _check_tables(self) -> None:
+        """Check that tables begin where their sections do, in a file whose sections have the place of this one.
+
+        The loader reads no sections, and those of a file may be stale. A linker's script may put the relocations of
+        functions into the section of the others.
+        """
+        if not any(each.kind == OF_DYNAMIC and each.address == self._segment.address for each in self.file.sections):
+            return
+        whole = self.file.section_at(self.value(Tag.RELA))
+        for tag in _TABLES:
+            section = self.file.section_at(self.value(tag))
+            if tag not in self or not section or (tag == Tag.JMPREL and section == whole):
+                continue
+            if section.address != self.value(tag):
+                name = self.file.name(section).decode(errors="replace")
+                raise Unloadable(f"malformed: its DT_{tag.name} is {self.value(tag):#x}, within its section {name}")
 
     def _relocations(self, table: int, count: int, relative: int, machine: _Machine) -> memoryview:
         """Return a table of relocations, whose types and places are checked."""
@@ -258,6 +275,7 @@ class Dynamic:
             return
         writable = 0 if Tag.TEXTREL in self or self.value(Tag.FLAGS) & _HAS_TEXTREL else WRITE
         for place in set(places):
+            budget.check()
             if not self.memory.holds(place, 8, writable):
                 raise Unloadable(f"malformed: a relocation writes to {place:#x}, which is not writable")
 
@@ -266,7 +284,9 @@ class Dynamic:
         places, following = [], 0
         size = -(-self.value(Tag.RELRSZ) // 8) * 8 if Tag.RELR in self else 0
         for word in memoryview(self.memory.read(self.value(Tag.RELR), size)).cast("Q"):
-            places.append(following + 8 * (word.bit_length() - 2) if word & 1 else word)
+            budget.check()
+            if word != 1:  # an empty map, with which linkers fill the table up
+                places.append(following + 8 * (word.bit_length() - 2) if word & 1 else word)
             following = following + 63 * 8 if word & 1 else word + 8
         return places
 
@@ -301,7 +321,7 @@ class Dynamic:
         return self.unpack(self.value(Tag.SYMTAB) + number * _ENTRY, "IBBHQQ")
 
     def _check_versions_of(self, used: set[int]) -> None:
-        """Check the versions of the symbols that relocations name, and that the file finds its own ones."""
+        """Check the versions of the symbols that relocations name."""
         highest = self._highest_version()
         if highest and Tag.VERSYM not in self:
             raise Unloadable("it has versions of symbols, and no DT_VERSYM")
@@ -331,9 +351,8 @@ class Dynamic:
         # Linkers write the names after the symbols.
         return max(0, (self.value(Tag.STRTAB) - address) // size)
 
-    @cached_property
     def _hashes(self) -> tuple[int, int, tuple[int, ...], int]:
-        """The GNU hash table: words of its filter, its first symbol, the heads of its chains, and their place.
+        """Return the GNU hash table: words of its filter, its first symbol, the heads of its chains, and their place.
 
         Raises:
             Unloadable: it is in no segment.
@@ -345,7 +364,7 @@ class Dynamic:
 
     def _count_hashed(self) -> int:
         """Return the number of symbols by a GNU hash table; 0 if it has none."""
-        _, first, heads, chains = self._hashes
+        _, first, heads, chains = self._hashes()
         last = max(heads, default=0)
         if last < first:
             return 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import cached_property
@@ -80,10 +80,9 @@ class ElfHeader:
         return sorted((each for each in kept if not each.flags & OF_THREADS), key=lambda each: each.address)
 
     def section_at(self, address: int) -> Section | None:
-        """Return the section of an address."""
-        number = bisect_right(self.allocated, address, key=lambda each: each.address) - 1
-        section = self.allocated[number] if number >= 0 else None
-        return section if section and address < section.address + section.size else None
+        """Return the section of an address, of those within each other the last one that begins."""
+        before = self.allocated[: bisect_right(self.allocated, address, key=lambda each: each.address)]
+        return next((each for each in reversed(before) if address < each.address + each.size), None)
 
     @cached_property
     def has_code(self) -> bool:
@@ -100,12 +99,9 @@ class ElfHeader:
 
     @cached_property
     def _unnamed(self) -> list[Segment]:
-        places = [each.address for each in self.sections if each.flags & ALLOCATED]
-        return [
-            one
-            for one in (self.of(LOAD) if places else ())
-            if not any(one.address <= place < one.address + one.memory for place in places)
-        ]
+        places = sorted(each.address for each in self.sections if each.flags & ALLOCATED)
+        rows = ((one, bisect_left(places, one.address)) for one in (self.of(LOAD) if places else ()))
+        return [one for one, next_ in rows if next_ == len(places) or places[next_] >= one.address + one.memory]
 
     def name(self, section: Section) -> bytes:
         """Return a section's name."""

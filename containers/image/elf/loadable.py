@@ -199,7 +199,7 @@ def _check_closed(file: ElfHeader, memory: Memory) -> None:
 
 def _check_threads(file: ElfHeader, memory: Memory, *, is_program: bool) -> None:
     """Check what each thread gets a copy of: the code of a program has the distances in it."""
-    own = [each.address + each.size for each in file.sections if each.flags & header.OF_THREADS]
+    own = [each.address + each.size for each in file.sections if each.size and each.flags & header.OF_THREADS]
     if is_program and own and not file.of(header.TLS):
         raise Unloadable("it has variables of threads, and no PT_TLS")
     for segment in filter(lambda each: each.memory, file.of(header.TLS)):

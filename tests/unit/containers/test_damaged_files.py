@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import struct
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
 from typing import Final
 
@@ -13,6 +14,7 @@ import pytest
 
 from containers.image.binaries import loading
 from containers.image.binaries.elf_file import X86_64
+from containers.image.elf.header import ElfHeader
 from containers.starting import started_programs
 from tests.helpers.elf_writer import elf
 from tests.helpers.image_files import Files, faults, image
@@ -151,11 +153,17 @@ CASES: Final[tuple[tuple[str, str, int, bool], ...]] = (
     ("library", "RELACOUNT", MOST, REFUSED),
     ("packed", "RELR", 0x24, REFUSED),
     ("packed", "RELRSZ", 0x1000, REFUSED),
+    # So many words that decode to nothing, with which lld fills its table up.
+    ("packed", "ones", 0x100, TAKEN),
     ("library", "PLTREL", 17, REFUSED),
     ("library", "JMPREL", 1 << 40, REFUSED),
     ("program", "PLTGOT", 1 << 40, REFUSED),
     # Code in a segment without a section, as of a library that is protected: the loader reads no sections.
     ("library", "sections", 0, TAKEN),
+    ("library", "stale", 0, TAKEN),
+    ("library", "joined", 0, TAKEN),
+    ("library", "nested", 0, TAKEN),
+    ("program", "empty", 1 << 40, TAKEN),
     # The first word of its table, an address that a repair leaves as it is, and that the loader does not read.
     ("program", "GOT", 0, TAKEN),
     ("fixed", "GOT", 1, TAKEN),
@@ -203,8 +211,8 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def damaged(content: bytes, what: str, value: int) -> bytes:
     """Return a file with another value of a field, or of an entry of its dynamic section."""
-    if what == "sections":
-        return _without_sections_of_code(content)
+    if what in CHANGES:
+        return CHANGES[what](content, value)
     result = bytearray(content)
     if what in HEADER:
         place, layout = HEADER[what]
@@ -226,7 +234,7 @@ def damaged(content: bytes, what: str, value: int) -> bytes:
     return bytes(result)
 
 
-def _without_sections_of_code(content: bytes) -> bytes:
+def _without_sections_of_code(content: bytes, _: int) -> bytes:
     """Return a file whose sections name other data as code."""
     result = bytearray(content)
     start, count = struct.unpack_from("<Q", content, 40)[0], struct.unpack_from("<H", content, 60)[0]
@@ -234,6 +242,70 @@ def _without_sections_of_code(content: bytes) -> bytes:
         flags = struct.unpack_from("<Q", content, row + 8)[0]
         struct.pack_into("<Q", result, row + 8, {2: 6, 6: 0}.get(flags, flags))
     return bytes(result)
+
+
+def _padded(content: bytes, words: int) -> bytes:
+    """Return a file with words that decode to nothing at the end of DT_RELR, which is the last of its first segment."""
+    place, size = _entry(content, "RELR"), _entry(content, "RELRSZ")
+    result = bytearray(content)
+    end = sum(struct.unpack_from("<Q", content, one)[0] for one in (place, size))
+    assert not any(content[end : end + 8 * words])
+    struct.pack_into(f"<{words}Q", result, end, *[1] * words)
+    struct.pack_into("<Q", result, size, struct.unpack_from("<Q", content, size)[0] + 8 * words)
+    return bytes(result)
+
+
+def _with_stale_sections(content: bytes, _: int) -> bytes:
+    """Return a file whose sections have other places than its tables."""
+    dynamic, table = _section(content, ".dynamic"), _section(content, ".rela.dyn")
+    return _with_section(_with_section(content, ".dynamic", dynamic[3] + 8), ".rela.dyn", table[3] - 8)
+
+
+def _with_joined_sections(content: bytes, _: int) -> bytes:
+    """Return a file whose relocations of functions are in the section of the others, as by a linker's script."""
+    first, second = _section(content, ".rela.dyn"), _section(content, ".rela.plt")
+    joined = _with_section(content, ".rela.dyn", first[3], size=first[5] + second[5])
+    return _with_section(joined, ".rela.plt", second[3], size=0)
+
+
+def _with_nested_section(content: bytes, _: int) -> bytes:
+    """Return a file with a section of one byte within that of its code."""
+    return _with_section(content, ".comment", _section(content, ".text")[3], size=1, flags=2)
+
+
+def _with_empty_section(content: bytes, address: int) -> bytes:
+    """Return a file with an empty section of variables of threads."""
+    return _with_section(content, ".comment", address, size=0, flags=0x403)
+
+
+CHANGES: Final[Mapping[str, Callable[[bytes, int], bytes]]] = {
+    "sections": _without_sections_of_code,
+    "ones": _padded,
+    "stale": _with_stale_sections,
+    "joined": _with_joined_sections,
+    "nested": _with_nested_section,
+    "empty": _with_empty_section,
+}
+
+
+def _with_section(content: bytes, name: str, address: int, *, size: int | None = None, flags: int = 2) -> bytes:
+    """Return a file with another address of a section, and another size if one is given."""
+    row, old = _section(content, name)[0], _section(content, name)
+    result = bytearray(content)
+    struct.pack_into("<QQ", result, row + 8, flags, address)
+    struct.pack_into("<Q", result, row + 32, old[5] if size is None else size)
+    return bytes(result)
+
+
+def _section(content: bytes, name: str) -> tuple[int, ...]:
+    """Return the place of a section's row, its type, flags, address, start and size."""
+    start, (count, names) = struct.unpack_from("<Q", content, 40)[0], struct.unpack_from("<HH", content, 60)
+    texts = struct.unpack_from("<Q", content, start + 64 * names + 24)[0]
+    for row in range(start, start + 64 * count, 64):
+        text, *values = struct.unpack_from("<IIQQQQ", content, row)
+        if content[texts + text :].startswith(name.encode() + b"\0"):
+            return row, *values
+    raise AssertionError(f"no section {name}")
 
 
 def _entry(content: bytes, name: str) -> int:
@@ -314,3 +386,14 @@ def test_library_of_less_than_a_magic_number_is_a_fault(size: int) -> None:
     files: Files = {"usr/lib/liba.so.1": short, "usr/lib/libcuda.so.1": short, "opt/tests/libb.so": short}
     reason = f"it has {size} bytes, which is no library; install the package that has it again"
     assert faults(files) == [f"/usr/lib/liba.so.1: cannot be loaded: {reason}"]
+
+
+def test_segments_and_sections_are_compared_once() -> None:
+    """65,535 of each, which the header can state, would take a day if each were compared with each."""
+    count, start = 65_535, 64 + 65_535 * 56
+    header = struct.pack("<16sHHIQQQIHHHHHH", b"\x7fELF\2\1\1", 3, 62, 1, 0, 64, start, 0, 64, 56, count, 64, count, 0)
+    segments = b"".join(struct.pack("<IIQQQQQQ", 1, 4, 0, place << 12, 0, 0, 1, 0) for place in range(count))
+    names = struct.pack("<IIQQQQ24x", 0, 3, 0, 0, start + 64 * count, 11)
+    sections = names + struct.pack("<IIQQQQ24x", 0, 1, 2, 7 << 12, 0, 1) * (count - 1)
+    file = ElfHeader(BytesIO(header + segments + sections + b".shstrtab\0\0"))
+    assert [file.is_unnamed(place << 12) for place in (6, 7, 8, count)] == [True, False, True, False]
