@@ -16,6 +16,10 @@ from containers.errors import SlipwayError
 DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
 """A digest. What a manifest calls one may be any text, such as a path, until it matches."""
 
+_ESCAPE: Final = re.compile(
+    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)"
+)
+"""An escape in a text of JSON; the group is half of a character, alone."""
 _BUFFER: Final = 1 << 20
 """Bytes of a blob that are read at once."""
 
@@ -25,9 +29,10 @@ Result = TypeVar("Result")
 def parsed(body: bytes) -> Any:
     """Return the content of a JSON document. Raises ValueError or RecursionError: it is none, or nested too deep.
 
-    Python reads `NaN` and `Infinity` too, which are no JSON (RFC 8259, section 6), and engines refuse.
+    Python reads `NaN` and `Infinity` too, which are no JSON (RFC 8259, section 6), and engines refuse. Half a character
+    is U+FFFD, as for engines (Go 1.24, src/encoding/json/decode.go, `unquoteBytes`): nothing could write it.
     """
-    return json.loads(body, parse_constant=_refused)
+    return json.loads(_ESCAPE.sub(lambda match: b"\\ufffd" if match[1] else match[0], body), parse_constant=_refused)
 
 
 def _refused(name: str) -> Any:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from containers.errors import one_line
 from containers.image.binaries.contents import Contents
-from containers.image.binaries.elf_file import X86_64, ElfMachine
+from containers.image.binaries.elf_file import PLATFORM_MACHINES, ElfMachine
 from containers.image.binaries.loader import Loader
 from containers.image.binaries.loading import Fault
 from containers.image.binaries.musl_loader import MuslLoader
@@ -22,8 +22,10 @@ from containers.starting.launchers import Words
 _SHELL: Final = ("/bin/sh", "-c")
 """What runs the text of a health check (moby/moby 0248325, daemon/health.go, `getShell`)."""
 _MOST_OF_TEXT: Final = (32 * 65536 - 1, 32 * 4096 - 1)
-"""Bytes of an argument or variable, without its zero byte: 32 pages, of 4 KiB on x86-64, of up to 64 KiB elsewhere
+"""Bytes of an argument or variable, without its zero byte: 32 pages, of up to 64 KiB, or of 4 KiB
 (Linux 6.12, include/uapi/linux/binfmts.h, `MAX_ARG_STRLEN`; fs/exec.c, `copy_strings`)."""
+_SMALL_PAGES: Final = {PLATFORM_MACHINES[name] for name in ("amd64", "386", "arm", "s390x", "riscv64")}
+"""The machines that have pages of 4 KiB only (Linux 6.12, arch/*/Kconfig, `HAVE_PAGE_SIZE_4KB`)."""
 _PROCESSORS: Final = {3, 8, 20, 21, 22, 40, 62, 183, 243, 258}
 """The machines that have an operating system: not GPUs or eBPF."""
 _RUN: Final = {"program", "static"}
@@ -73,10 +75,11 @@ def faults(contents: Contents, machine: ElfMachine, platform: str) -> list[Fault
 
 def _too_long(config: Any, machine: ElfMachine) -> Iterator[Fault]:
     """Yield the texts that no program can be started with."""
-    most = _MOST_OF_TEXT[machine == X86_64]
-    for setting in ("Entrypoint", "Cmd", "Env"):
-        for number, text in enumerate(config.get(setting) or []):
-            if (size := len(text.encode(errors="surrogateescape"))) > most:
+    most = _MOST_OF_TEXT[machine in _SMALL_PAGES]
+    settings = {setting: config.get(setting) or [] for setting in ("Entrypoint", "Cmd", "Env")}
+    for setting, texts in {**settings, "Healthcheck.Test": _health_check(config)}.items():
+        for number, text in enumerate(texts):
+            if (size := len(text.encode(errors="surrogatepass"))) > most:
                 name = f"Env {one_line(text.partition('=')[0])}" if setting == "Env" else f"{setting}[{number}]"
                 reason = f"it has {size:,} bytes, the kernel takes {most:,}; shorten it"
                 yield Fault("start", "/", f"starts nothing with {name}", reason)
@@ -100,11 +103,7 @@ def _settings(config: Any) -> Iterator[tuple[str, Words]]:
     entrypoint, command = (list(config.get(name) or []) for name in ("Entrypoint", "Cmd"))
     if words := [*entrypoint, *command]:
         yield "Entrypoint" if entrypoint else "Cmd", Words(words[0], tuple(words[1:]))
-    health = config.get("Healthcheck")
-    test = health.get("Test") if isinstance(health, dict) else None
-    if not isinstance(test, list) or not all(isinstance(word, str) for word in test):
-        return
-    kind, *words = test or [""]
+    kind, *words = _health_check(config) or [""]
     if kind == "CMD-SHELL":
         shell = config.get("Shell")
         words = [
@@ -113,6 +112,13 @@ def _settings(config: Any) -> Iterator[tuple[str, Words]]:
         ]
     if kind in {"CMD", "CMD-SHELL"} and words:
         yield "Healthcheck", Words(words[0], tuple(words[1:]))
+
+
+def _health_check(config: Any) -> list[str]:
+    """Return the words of a health check, its kind first; none if they are malformed."""
+    health = config.get("Healthcheck")
+    test = health.get("Test") if isinstance(health, dict) else None
+    return test if isinstance(test, list) and all(isinstance(word, str) for word in test) else []
 
 
 def _faults(contents: Contents, execution: Execution, origin: str, words: Words, started: Started) -> Iterator[Fault]:

@@ -177,7 +177,7 @@ class Binary:
 
     def is_module(self, name: str) -> bool:
         """Return whether Python can import the file as a module of that name."""
-        return symbol_hash(f"PyInit_{name}".encode()) in self.defined
+        return symbol_hash(f"PyInit_{name}".encode(errors="surrogateescape")) in self.defined
 
 
 def read(file: IO[bytes], size: int, start: bytes = b"") -> Binary:

@@ -14,7 +14,7 @@ from typing import IO, Any
 import pytest
 import requests
 
-from containers.blob import BlobUnreadable
+from containers.blob import BlobUnreadable, parsed
 from containers.errors import SlipwayError
 from containers.registry import attempts, credentials
 from containers.registry.client import Repository
@@ -392,3 +392,18 @@ def test_registry_that_rewrites_manifests_is_refused(registry: Registry) -> None
     registry.rewritten = digest_of(b"another manifest")
     error = refusal_line(repository.put, "1", b"{}", MANIFEST)
     assert f"was sent the manifest {digest_of(b'{}')} and keeps {registry.rewritten}" in error
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        (r"\ud800", "\ufffd"),
+        (r"\uDFFFx\\ud800", "\ufffdx\\ud800"),
+        (r"\ud83d\ude00\ud83d", "\U0001f600\ufffd"),
+        (r"\ud800\ud83d\ude00", "\ufffd\U0001f600"),
+        (r"\u0041\n", "A\n"),
+    ],
+)
+def test_half_a_character_is_read_as_engines_do(text: str, read: str) -> None:
+    """Python would keep it, and then fail to write it: into a squashfs, or to a terminal."""
+    assert parsed(f'["{text}"]'.encode()) == [read]

@@ -136,6 +136,7 @@ def test_malformed_metadata_says_nothing() -> None:
         (["a.cpython-310-x86_64-linux-gnu.so", "b.cpython-311-x86_64-linux-gnu.so"], True),
         (["a.abi3.so"], False),
         (["c.cpython-310-x86_64-linux-gnu.so"], False),
+        (["\udcff.cpython-310-x86_64-linux-gnu.so"], False),
     ],
 )
 def test_extension_of_another_python_is_named(files: list[str], named: bool) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from containers.image.binaries.elf_file import AARCH64, PLATFORM_MACHINES, X86_64, ElfMachine
+from containers.image.binaries.elf_file import AARCH64, ARM, I386, PLATFORM_MACHINES, X86_64, ElfMachine
 from containers.starting import started_programs
 from tests.helpers.elf_writer import LOADER, elf, static_32
 from tests.helpers.every import every
@@ -385,15 +385,29 @@ def test_copied_python_without_its_modules_is_a_fault(files: Files, *, starts: b
     assert [line.partition(", and")[0] for line in lines(copied, {})] == ([] if starts else [reason])
 
 
-@pytest.mark.parametrize(("setting", "name"), [("Entrypoint", "Entrypoint[1]"), ("Cmd", "Cmd[1]"), ("Env", "Env A")])
+@pytest.mark.parametrize(
+    ("setting", "name"),
+    [
+        ("Entrypoint", "Entrypoint[1]"),
+        ("Cmd", "Cmd[1]"),
+        ("Env", "Env A"),
+        ("Healthcheck", "Healthcheck.Test[1]"),
+    ],
+)
 def test_text_that_the_kernel_does_not_take_is_a_fault(setting: str, name: str) -> None:
     """Tried: this machine's kernel, with pages of 4 KiB, takes 131,071 bytes, and no more."""
-    files: Files = {"x": elf(interpreter=LOADER)}
-    for size, machine, refused in ((131_071, X86_64, False), (131_072, X86_64, True), (200_000, AARCH64, False)):
-        text = "A=".ljust(size, "x")
-        config = {"Entrypoint": ["/x"], setting: ["/x", text]}
-        lines = [
-            str(one) for one in started_programs.faults(image(files, config), machine, "linux/any") if name in str(one)
-        ]
+    cases = (
+        (131_071, X86_64, False),
+        (131_072, X86_64, True),
+        (131_072, I386, True),
+        (131_072, ARM, True),
+        (200_000, AARCH64, False),
+    )
+    for size, machine, refused in cases:
+        text = "A=\ud800".ljust(size - 2, "x")  # three bytes, as the U+FFFD that engines read
+        words = ["CMD" if setting == "Healthcheck" else "/x", text]
+        config = {"Entrypoint": ["/x"], setting: {"Test": words} if setting == "Healthcheck" else words}
+        read = image({"x": "no program"}, config, base={})
+        lines = [str(one) for one in started_programs.faults(read, machine, "linux/any") if name in str(one)]
         reason = f"it has {size:,} bytes, the kernel takes 131,071; shorten it"
         assert lines == ([f"/: starts nothing with {name}: {reason}"] if refused else [])
