@@ -20,6 +20,8 @@ _ESCAPE: Final = re.compile(
     rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)"
 )
 """An escape in a text of JSON; the group is half of a character, alone."""
+LIMIT: Final = 4 << 20
+"""Bytes of the largest document of an image."""
 _BUFFER: Final = 1 << 20
 """Bytes of a blob that are read at once."""
 
@@ -39,6 +41,12 @@ def _refused(name: str) -> Any:
     raise ValueError(f"{name} is no JSON")
 
 
+def check_small(name: str, size: int) -> None:
+    """Raise SlipwayError: a document has more than 4 MiB, which are read as a whole."""
+    if size > LIMIT:
+        raise SlipwayError(f"{name}: {size:,} bytes are stated, at most {LIMIT:,} are read")
+
+
 class BlobUnreadable(Exception):
     """The bytes of a blob do not fit its media type; ``str()`` is the reason."""
 
@@ -55,11 +63,12 @@ def read_blob(
     """Stream a blob to ``read``, check its digest, and return the result of ``read``.
 
     ``source`` returns the next bytes, at most as many as it is asked for. ``reference`` names the image in errors.
-    ``size`` is what its manifest states, in bytes. A blob that its image names otherwise than by its digest is not to
+    ``size`` is what its manifest states, in bytes; engines refuse another one (containerd/containerd 02e0fef,
+    plugins/content/local/writer.go, `Commit`). A blob that its image names otherwise than by its digest is not to
     ``verify``.
 
     Raises:
-        SlipwayError: the blob is larger than stated, does not have its digest, or is malformed.
+        SlipwayError: the blob does not have its digest or its size, or is malformed.
     """
     stream = _Hashed(
         source, budget.current(reference), f"{reference}: {digest}", size, hashlib.sha256() if verify else None
@@ -73,6 +82,8 @@ def read_blob(
     actual = stream.finish()
     if actual and actual != digest:
         raise SlipwayError(f"{reference}: a blob is corrupt: its digest is {actual}, not {digest}")
+    if malformed is None and size not in {None, count := stream.tell()}:
+        malformed = BlobUnreadable(f"has {count:,} bytes, and its manifest states {size:,}; push the image again")
     if malformed is not None:
         raise SlipwayError(f"{reference}: {digest}: {malformed}")
     return cast("Result", result)

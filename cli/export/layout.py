@@ -16,7 +16,6 @@ from typing import IO, Any, Final
 
 from cli.export.output import copy
 from cli.export.progress import Progress
-from containers.blob import BlobUnreadable
 from containers.image.registry_image import Image
 from containers.registry.client import IMAGES, INDEXES
 from containers.registry.reference import Reference
@@ -33,8 +32,8 @@ _OCI_TYPES: Final = {
 }
 """Docker's media types as OCI's (image-spec, media-types.md, compatibility matrix)."""
 
-Write = Callable[[IO[bytes]], int]
-"""Writes a whole stream, over an earlier attempt; returns its number of bytes."""
+Write = Callable[[IO[bytes]], object]
+"""Writes a whole stream, over an earlier attempt."""
 
 
 def folder(image: Image, output: Path) -> None:
@@ -62,10 +61,10 @@ def archive(image: Image, output: Path) -> None:
         def writer(digest: str, size: int) -> Write:
             start = file.tell()
 
-            def write(stream: IO[bytes]) -> int:
+            def write(stream: IO[bytes]) -> None:
                 file.seek(start)
                 file.truncate()
-                return _member(file, _path(digest), size, stream)
+                _member(file, _path(digest), size, stream)
 
             return write
 
@@ -106,22 +105,16 @@ def _fetch(image: Image, writer: Callable[[str, int], Write]) -> None:
 
 
 def _blob(image: Image, digest: str, size: int, write: Write, progress: Progress, before: int) -> None:
-    def read(stream: IO[bytes]) -> None:
-        actual = write(progress.through(stream, before))
-        if actual != size:
-            raise BlobUnreadable(f"has {actual} bytes, but its manifest states {size}")
-
-    image.repository.blob(digest, read, size)
+    image.repository.blob(digest, lambda stream: write(progress.through(stream, before)), size)
 
 
-def _member(file: IO[bytes], name: str, size: int, stream: IO[bytes]) -> int:
-    """Write a file into an archive; return its actual number of bytes, which should be ``size``."""
+def _member(file: IO[bytes], name: str, size: int, stream: IO[bytes]) -> None:
+    """Write a file of ``size`` bytes into an archive."""
     member = tarfile.TarInfo(name)
     member.size = size
     copy(io.BytesIO(member.tobuf(tarfile.GNU_FORMAT)), file)
-    actual = copy(stream, file)
-    copy(io.BytesIO(bytes(-actual % tarfile.BLOCKSIZE)), file)
-    return actual
+    copy(stream, file)
+    copy(io.BytesIO(bytes(-size % tarfile.BLOCKSIZE)), file)
 
 
 def _path(digest: str) -> str:

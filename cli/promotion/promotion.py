@@ -85,7 +85,7 @@ def _created(images: Iterable[Image]) -> str:
     """Return when the last of some images was built, as their configurations say; empty if unknown."""
     times = []
     for image in images:
-        config = image.repository.json(image.manifest.content["config"]["digest"])
+        config = image.repository.json(image.manifest.content["config"]["digest"], image.config_size)
         created = str(config.get("created") or "")
         if age.days(created, datetime.now(UTC)) is not None:
             times.append(datetime.fromisoformat(created).astimezone(UTC).isoformat())

@@ -16,14 +16,14 @@ from io import BufferedReader, BytesIO, FileIO
 from pathlib import Path
 from typing import IO, Final, cast
 
-from containers.blob import BlobUnreadable, read_blob
+from containers.blob import LIMIT, BlobUnreadable, read_blob
 from containers.engine.connection import Address, EngineUnreachable
 from containers.engine.engine import Engine, EngineError
 from containers.engine.engine_platforms import at
 from containers.errors import SlipwayError, one_line
 from containers.image.layers import layer
 from containers.image.layers.layer import Facts, LayerIndex
-from containers.image.local_image import LIMIT, Files, image_of, is_document, layer_type
+from containers.image.local_image import Files, image_of, is_document, layer_type
 from containers.image.registry_image import Image
 
 _BLOBS: Final = "blobs/sha256/"

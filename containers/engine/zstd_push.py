@@ -20,13 +20,13 @@ from pathlib import Path
 from threading import BoundedSemaphore, Event
 from typing import IO, Any, Final, NamedTuple, cast
 
-from containers.blob import DIGEST, BlobUnreadable
+from containers.blob import DIGEST, LIMIT, BlobUnreadable
 from containers.engine import image_files
 from containers.engine.image_files import EngineImage
 from containers.engine.pushed_layers import PushedBlob, PushedLayers
 from containers.errors import MALFORMED, SlipwayError
 from containers.image.layers import layer, zstd_layer
-from containers.image.local_image import LIMIT, is_document, layer_type
+from containers.image.local_image import is_document, layer_type
 from containers.registry.client import IMAGES, PUSH_REASONS, Repository
 from containers.registry.credentials import Login
 from containers.registry.reference import Reference

@@ -74,7 +74,8 @@ def predicate(ref: str, build: Build, source: Mapping[str, Any], login: Login | 
         SlipwayError: the image cannot be fetched.
     """
     repository = Repository(ref, login)
-    config = repository.json(repository.manifest().content["config"]["digest"])
+    descriptor = repository.manifest().content["config"]
+    config = repository.json(descriptor["digest"], descriptor["size"])
     contents = build.contents
     arguments = {**contents["args"], **contents["labels"]}
     known = source["uri"] and source["revision"]  # a dependency without a URI names nothing, and cosign drops the key

@@ -15,14 +15,12 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import IO, Any, Final, cast
 
-from containers.blob import DIGEST, Result, parsed, read_blob
+from containers.blob import DIGEST, LIMIT, Result, check_small, parsed, read_blob
 from containers.errors import SlipwayError, abridged, one_line
 from containers.image.layers.layer import MALFORMED, Header, members
-from containers.image.registry_image import MOST_INDEXES, Image, chosen, of
+from containers.image.registry_image import MOST_INDEXES, Image, chosen, of, stated
 from containers.registry.client import IMAGES, INDEXES, Manifest
 
-LIMIT: Final = 4 << 20
-"""Bytes of the largest manifest or configuration, as of registries."""
 _MOST_LINKS: Final = 8
 """Links in an archive that lead to a file."""
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
@@ -65,12 +63,12 @@ class Files(ABC):
         """Stream a blob to ``read``, check the blob's digest, and return the result of ``read``.
 
         Raises:
-            SlipwayError: it does not exist, is larger than ``size``, does not have its digest, or is malformed.
+            SlipwayError: it does not exist, does not have its digest or ``size``, or is malformed.
         """
         with self._explained(digest), self.opened(self.name_of(digest)) as file:
             verify = digest not in self.names  # an archive of `docker save` states neither digests nor sizes
-            limit = size if verify else None
-            return read_blob(file.read, read, reference=self.reference, digest=digest, size=limit, verify=verify)
+            known = size if verify else None
+            return read_blob(file.read, read, reference=self.reference, digest=digest, size=known, verify=verify)
 
     def name_of(self, digest: str) -> str:
         """Return the name of the file that has a blob. Raises SlipwayError: this is no digest."""
@@ -78,9 +76,10 @@ class Files(ABC):
             raise SlipwayError(f"{self.reference}: '{one_line(digest)}' is no digest of a blob")
         return self.names.get(digest) or f"blobs/{digest.replace(':', '/')}"
 
-    def json(self, digest: str, size: int = LIMIT) -> dict[str, Any]:
+    def json(self, digest: str, size: int) -> dict[str, Any]:
         """Return a small blob that is a JSON object. Raises SlipwayError: as for :meth:`blob`, or it is none."""
-        body = self.blob(digest, lambda file: file.read(LIMIT), min(size, LIMIT))
+        check_small(f"{self.reference}: {one_line(digest)}", size)
+        body = self.blob(digest, lambda file: file.read(LIMIT), size)
         content = self.parsed(body, digest)
         if not isinstance(content, dict):
             raise SlipwayError(f"{self.reference}: {one_line(digest)} is not a JSON object")
@@ -192,7 +191,7 @@ def _of_layout(files: Files, platform: str | None) -> Image:
     for _ in range(MOST_INDEXES):
         manifests = [entry for entry in content["manifests"] if isinstance(entry, dict)]
         digest = str(manifests[0]["digest"]) if len(manifests) == 1 else chosen(files.reference, content, platform)
-        body = files.blob(digest, lambda file: file.read(), LIMIT)
+        body = files.blob(digest, lambda file: file.read(LIMIT), stated(manifests, digest))
         content = files.parsed(body, digest)
         media_type = content.get("mediaType") or (INDEXES[0] if "manifests" in content else IMAGES[0])
         if media_type in IMAGES:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import IO, Any, Final, Protocol, TypeVar
 
-from containers.blob import DIGEST, BlobUnreadable
+from containers.blob import DIGEST
 from containers.errors import MALFORMED, SlipwayError, one_line
 from containers.image.layers.layer import Facts, LayerIndex, index
 from containers.registry.client import IMAGES, INDEXES, Manifest, Repository
@@ -18,7 +18,6 @@ _MOST_LAYERS: Final = 500
 """Layers of an image: Linux mounts no more on each other (fs/overlayfs/params.h, `OVL_MAX_STACK`)."""
 MOST_INDEXES: Final = 8
 """Indexes that lead to an image, one from the other."""
-_BLOCK: Final = 1 << 20
 _LISTED: Final = 20
 """Images of an index in an error."""
 
@@ -33,10 +32,10 @@ class Blobs(Protocol):
         """What names the image, in errors too."""
 
     def blob(self, digest: str, read: Callable[[IO[bytes]], Result], size: int | None = None) -> Result:
-        """Stream a blob of at most ``size`` bytes to ``read``, check its digest, and return the result of ``read``."""
+        """Stream a blob to ``read``, check its digest and ``size``, and return the result of ``read``."""
 
-    def json(self, digest: str, size: int = ...) -> dict[str, Any]:
-        """Return a small blob that is a JSON object."""
+    def json(self, digest: str, size: int) -> dict[str, Any]:
+        """Return a small blob of ``size`` bytes that is a JSON object."""
 
 
 @dataclass(frozen=True)
@@ -86,19 +85,15 @@ class Image:
         """
 
         def read(stream: IO[bytes]) -> LayerIndex:
-            result = index(stream, layer.media_type, facts=facts, diff_id=layer.diff_id)
-            while stream.read(_BLOCK):
-                pass
-            if stream.tell() != layer.size and DIGEST.fullmatch(layer.digest):
-                why = f"has {stream.tell():,} bytes, and its manifest states {layer.size:,}"
-                raise BlobUnreadable(f"{why}; push the image again")
-            return result
+            return index(stream, layer.media_type, facts=facts, diff_id=layer.diff_id)
 
         return self.repository.blob(layer.digest, read, layer.size)
 
 
-def fetch(reference: str, login: Login | None = None, platform: str | None = None) -> Image:
+def fetch(reference: str, login: Login | None = None, platform: str | None = None, size: Any = None) -> Image:
     """Return the image that a reference names; ``platform`` selects one image of an index.
+
+    ``size`` is what an index states of the manifest, in bytes: see :func:`stated`.
 
     Raises:
         SlipwayError: it does not exist, is ambiguous or malformed, or the registry does not respond.
@@ -106,9 +101,13 @@ def fetch(reference: str, login: Login | None = None, platform: str | None = Non
     for _ in range(MOST_INDEXES + 1):
         repository = Repository(reference, login)
         manifest = repository.manifest()
+        if size not in (None, actual := len(manifest.body)):
+            why = f"its manifest has {actual:,} bytes, and its index states {one_line(repr(size))}"
+            raise SlipwayError(f"{reference}: {why}; push the image again")
         if manifest.media_type not in INDEXES:
             break
         digest = chosen(reference, manifest.content, platform)
+        size = stated(manifest.content["manifests"], digest)
         reference, platform = str(Reference.of(reference).at(digest)), None
     if manifest.media_type not in IMAGES:
         raise SlipwayError(f"{reference}: not an image, its media type is '{one_line(str(manifest.media_type))}'")
@@ -127,7 +126,8 @@ def fetch_each(reference: str, login: Login | None = None) -> list[Image]:
     digests = _listed(reference, manifest.content)
     if not digests:
         raise SlipwayError(f"{reference}: an index without images")
-    return [fetch(str(Reference.of(reference).at(digest)), login) for digest in digests.values()]
+    sizes = ((digest, stated(manifest.content["manifests"], digest)) for digest in digests.values())
+    return [fetch(str(Reference.of(reference).at(digest)), login, size=size) for digest, size in sizes]
 
 
 def platforms(reference: str, login: Login | None = None) -> list[str]:
@@ -162,6 +162,15 @@ def chosen(reference: str, content: Mapping[str, Any], platform: str | None) -> 
         problem = f"without an image for {one_line(platform)}" if platform else choose
         raise SlipwayError(f"{reference}: an index {problem}: {names}")
     return digests[platform]
+
+
+def stated(entries: Iterable[Any], digest: str) -> Any:
+    """Return what an index states of a manifest's bytes; None for nothing.
+
+    Engines refuse a manifest of another size (containerd/containerd 02e0fef, plugins/content/local/writer.go,
+    `Commit`), and take one of which nothing is stated.
+    """
+    return next((entry.get("size") or None for entry in entries if entry.get("digest") == digest), None)
 
 
 def of(blobs: Blobs, manifest: Manifest) -> Image:

@@ -16,12 +16,12 @@ from urllib.parse import urlencode, urlsplit
 import requests
 from urllib3.exceptions import HTTPError
 
-from containers.blob import DIGEST, Result, parsed, read_blob
+from containers.blob import DIGEST, Result, check_small, parsed, read_blob
 from containers.errors import SlipwayError, one_line
 from containers.registry.attempts import BUSY, Attempts
 from containers.registry.credentials import Login
 from containers.registry.reference import Reference, check_reference
-from containers.registry.transport import LIMIT, RegistryUnreachable, Transport, Untrusted, chunk, reason
+from containers.registry.transport import RegistryUnreachable, Transport, Untrusted, chunk, reason
 
 INDEXES: Final = (
     "application/vnd.oci.image.index.v1+json",
@@ -279,12 +279,12 @@ class Repository:
     def blob(self, digest: str, read: Callable[[IO[bytes]], Result], size: int | None = None) -> Result:
         """Stream a blob to ``read``, check the blob's digest, and return the result of ``read``.
 
-        ``size`` is what a manifest states of the blob, in bytes: no more are read. If the connection breaks, ``read``
+        ``size`` is what a manifest states of the blob, in bytes. If the connection breaks, ``read``
         is called again from the first byte. It raises :class:`BlobUnreadable` for malformed content.
 
         Raises:
-            SlipwayError: the blob does not exist, is larger than stated, does not have its digest, is malformed, or
-                the registry does not respond.
+            SlipwayError: the blob does not exist, does not have its digest or its size, is malformed, or the registry
+                does not respond.
         """
         if not DIGEST.fullmatch(digest):
             raise SlipwayError(f"{self.reference}: '{one_line(digest)}' is no digest of a blob")
@@ -297,13 +297,14 @@ class Repository:
                     where = f"{self.reference}: {digest}"
                     raise SlipwayError(f"{where}: connection to {self.host} broke: {reason(error)}") from None
 
-    def json(self, digest: str, size: int = LIMIT) -> dict[str, Any]:
+    def json(self, digest: str, size: int) -> dict[str, Any]:
         """Return a small blob that is a JSON object, such as an image's configuration; ``size`` as for :meth:`blob`.
 
         Raises:
-            SlipwayError: as for :meth:`blob`.
+            SlipwayError: as for :meth:`blob`, or it has more than 4 MiB.
         """
-        body = self.blob(digest, lambda stream: stream.read(), min(size, LIMIT))
+        check_small(f"{self.reference}: {one_line(digest)}", size)
+        body = self.blob(digest, lambda stream: stream.read(), size)
         return self._parsed(body, digest)
 
     def _visible(self, version: str) -> str | None:

@@ -171,7 +171,7 @@ def lying(folder: Path, change: Callable[[dict[str, Any], dict[str, Any]], None]
     config: dict[str, Any] = {"os": "linux", "architecture": "amd64", "rootfs": {"diff_ids": [digest_of(content)]}}
     manifest: dict[str, Any] = {"mediaType": MANIFEST, "layers": [blob(content)]}
     change(manifest, config)
-    manifest["config"] = blob(json.dumps(config).encode())
+    manifest["config"] = blob(json.dumps(config).encode()) | manifest.pop("config", {})
     (folder / "layout/index.json").write_text(json.dumps({"manifests": [blob(json.dumps(manifest).encode())]}))
     return str(folder / "layout")
 
@@ -191,6 +191,9 @@ def lying(folder: Path, change: Callable[[dict[str, Any], dict[str, Any]], None]
             "has 10,240 bytes, and its manifest states 99,999",
         ),
         (lambda manifest, _: manifest["layers"][0].update(size=1), "has more bytes than its manifest states, 1"),
+        (lambda manifest, _: manifest.update(config={"size": 9_999}), "and its manifest states 9,999; push the image"),
+        (lambda manifest, _: manifest.update(config={"size": 9}), "has more bytes than its manifest states, 9"),
+        (lambda manifest, _: manifest.update(config={"size": 1 << 30}), "at most 4,194,304 are read"),
         (lambda manifest, _: manifest["layers"][0].update(size=True), "size True, expected a whole number of bytes"),
         (lambda manifest, _: manifest["layers"][0].update(size=1e3), "size 1000.0, expected a whole number of bytes"),
         (lambda manifest, _: manifest["layers"][0].update(size=float("nan")), "is not JSON"),

@@ -477,7 +477,7 @@ def inspect(recipe: Recipe) -> Result:
         elif recipe.place == "index of an index":
             for number in range(1000):
                 platform = {"os": CONTROL, "architecture": str(number)}
-                entry = {"digest": registry.digests["a/b:1"], "size": 1, "platform": platform}
+                entry = {"digest": registry.digests["a/b:1"], "platform": platform}
                 registry.manifest("a/b:1", INDEX, {"mediaType": INDEX, "manifests": [entry]})
         recipe.blobs.clear()
         return inspected(f"{registry.address}/a/b:1", recipe.options)

@@ -108,8 +108,7 @@ class Stack:
     def index(self, entries: Iterable[tuple[str, Mapping[str, str]]]) -> str:
         """Push an index of images by platform; return its reference."""
         listed = [
-            {"mediaType": MANIFEST, "size": 1, "digest": ref.partition("@")[2], "platform": platform}
-            for ref, platform in entries
+            {"mediaType": MANIFEST, "digest": ref.partition("@")[2], "platform": platform} for ref, platform in entries
         ]
         digest = self.registry.manifest("acme/torch:x", INDEX, {"mediaType": INDEX, "manifests": listed})
         return f"{self.registry.address}/acme/torch@{digest}"

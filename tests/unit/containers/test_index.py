@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
+from typing import Any
 
 import pytest
 
+from containers.errors import SlipwayError
+from containers.image import registry_image
 from containers.registry import index
 from containers.registry.client import IMAGES, INDEXES
 from tests.fakes.registry import INDEX, Registry
@@ -118,3 +122,18 @@ def test_tag_that_must_not_move_is_named_as_the_cause(registry: Registry, parts:
     )
     assert registry.digests["a/torch:1"] == before
     assert merged.digest in registry.manifests
+
+
+@pytest.mark.parametrize(("stated", "refused"), [(None, False), (0, False), (1, True), (99_999, True), ("x", True)])
+def test_manifest_of_another_size_than_stated_is_refused(
+    registry: Registry, parts: dict[str, str], stated: Any, *, refused: bool
+) -> None:
+    """As containerd refuses it, and takes one of which its index states nothing."""
+    (entry,) = json.loads(index.of({ARM64: parts[ARM64]}, None).body)["manifests"]
+    registry.manifest("a/torch:both", INDEX, {"manifests": [{**entry, "size": stated}]})
+    name = f"{registry.address}/a/torch:both"
+    for fetched in (registry_image.fetch, registry_image.fetch_each):
+        with pytest.raises(SlipwayError, match="and its index states") if refused else nullcontext():
+            assert fetched(name)
+    registry.manifest("a/torch:both", INDEX, {"manifests": [entry]})
+    assert registry_image.fetch(name).digest == entry["digest"]

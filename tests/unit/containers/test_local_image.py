@@ -189,6 +189,14 @@ def test_open_broken_layout_is_refused(tmp_path: Path, index: str, error: str) -
         open_image(str(tmp_path))
 
 
+def test_open_manifest_of_another_size_than_stated_is_refused(layout: Path) -> None:
+    index = json.loads((layout / "index.json").read_text())
+    index["manifests"][0]["size"] += 1
+    (layout / "index.json").write_text(json.dumps(index))
+    with pytest.raises(SlipwayError, match="bytes, and its manifest states"):
+        open_image(str(layout))
+
+
 def test_open_what_is_no_image_is_refused(tmp_path: Path, layout: Path) -> None:
     (tmp_path / "text").write_text("no archive")
     (tmp_path / "empty").mkdir()
