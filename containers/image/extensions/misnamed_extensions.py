@@ -22,6 +22,11 @@ _FOLDER: Final = re.compile(
 )
 _ASIDE: Final = re.compile(r"(^|/)(tests?|testing|testdata|test_data|[.]cache|pkgs)/")
 """Folders of data for tests, and of caches: uv's and conda's."""
+_MOUNTED: Final = re.compile(r".*/(?:[^/]*nvidia[^/]*[.]so[^/]*|tegra/.*)")
+"""Where NVIDIA's container toolkit mounts a host's files, and leaves empty ones behind in what is committed then
+(NVIDIA/libnvidia-container#140). It mounts each library of a driver's release, and on a Jetson what its lists name
+(NVIDIA/nvidia-container-toolkit 082cc39, pkg/nvcdi/driver-nvml.go, `getVersionLibs`; 02174f0,
+internal/discover/graphics.go, `newGraphicsLibrariesDiscoverer`)."""
 _PYTHON: Final = re.compile(r"(?:.*/)?bin/python3\.(?P<minor>\d+)")
 _PLATFORMS: Final[Mapping[ElfMachine, str]] = {X86_64: "x86_64-", AARCH64: "aarch64-", I386: "i386-", ARM: "arm-"}
 """How the platform in an extension's name begins (python/cpython v3.11.9, configure.ac, `PLATFORM_TRIPLET`)."""
@@ -55,7 +60,8 @@ def too_short(contents: Contents) -> Iterator[tuple[str, int]]:
     """
     for path, file in sorted(contents.not_elf.items()):
         is_python_s = _EXTENSION.fullmatch(path) or _FOLDER.fullmatch(path)
-        if file.size < len(MAGIC) and not is_python_s and not _ASIDE.search(path):
+        is_mounted = not file.size and _MOUNTED.fullmatch(f"/{path}")
+        if file.size < len(MAGIC) and not is_python_s and not is_mounted and not _ASIDE.search(path):
             yield path, file.size
 
 
