@@ -31,6 +31,9 @@ _SECONDS: Final = 30
 """Seconds of the processor for images of any size."""
 _BYTES_A_SECOND: Final = 20 << 20
 """Bytes of blobs for a further second; of that image, 350 MB take one."""
+_HASHED_A_SECOND, _MOST_HASHED = 1 << 30, 28 << 30
+"""Bytes of archives that are hashed for a further second, and the most that count: a GiB takes 0.6 s, and zeros without
+end, which are few bytes to send, less than a minute."""
 _PATIENCE: Final = 45
 """Seconds for which a sender may send nothing, all pauses together."""
 _SLOWEST: Final = 50_000
@@ -49,7 +52,7 @@ class Budget:
         self.refusal = ""
         self._subject = subject
         self._start = time.process_time()
-        self._bytes, self._waited, self._checks = 0, 0.0, 0
+        self._bytes, self._hashed, self._waited, self._checks = 0, 0, 0.0, 0
 
     def receive(self, source: Callable[[int], bytes], size: int) -> bytes:
         """Return the next bytes of a blob, at most ``size``.
@@ -83,12 +86,15 @@ class Budget:
         finally:
             self._start = start + time.process_time() - now
 
-    def check(self) -> None:
+    def check(self, hashed: int = 0) -> None:
         """Check what is spent; a thread calls it in each loop whose length an image decides.
+
+        ``hashed`` are further bytes of an archive whose digest is counted.
 
         Raises:
             SlipwayError: it is more than there was.
         """
+        self._hashed += hashed
         self._checks += 1
         if not self._checks & _EACH:  # the clock is asked rarely; a thread that waits for others gets no signal
             self.count_time()
@@ -98,10 +104,11 @@ class Budget:
     def count_time(self) -> None:
         """Count the processor's time, and check what is spent. Raises SlipwayError: it is more than there was."""
         spent = time.process_time() - self._start
-        if spent > _SECONDS + self._bytes / _BYTES_A_SECOND:
+        bought = self._bytes / _BYTES_A_SECOND + min(self._hashed, _MOST_HASHED) / _HASHED_A_SECOND
+        if spent > _SECONDS + bought:
             self.refusal = (
                 f"{self._subject}: refused: {self._bytes:,} bytes of the image took {spent:.0f} s of the processor; "
-                f"expected {_SECONDS} s, and a second more for each {_BYTES_A_SECOND >> 20} MiB"
+                f"expected {_SECONDS} s, and a second more for each {_BYTES_A_SECOND >> 20} MiB, or GiB unpacked"
             )
             raise SlipwayError(self.refusal)
 
@@ -114,10 +121,10 @@ def current(subject: str) -> Budget:
     return _current or Budget(subject)
 
 
-def check() -> None:
+def check(hashed: int = 0) -> None:
     """Check the budget of this process: see :meth:`Budget.check`. Raises SlipwayError: it is spent."""
     if _current:
-        _current.check()
+        _current.check(hashed)
 
 
 @contextmanager

@@ -85,7 +85,7 @@ class Image:
         """
 
         def read(stream: IO[bytes]) -> LayerIndex:
-            return index(stream, layer.media_type, facts=facts, diff_id=layer.diff_id)
+            return index(stream, layer.media_type, facts=facts, digest=layer.digest, diff_id=layer.diff_id)
 
         return self.repository.blob(layer.digest, read, layer.size)
 

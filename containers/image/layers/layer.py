@@ -101,36 +101,45 @@ Facts = Callable[[str, int, IO[bytes]], Any]
 
 
 def index(
-    stream: IO[bytes], media_type: str, *, contents: bool = True, facts: Facts | None = None, diff_id: str = ""
+    stream: IO[bytes],
+    media_type: str,
+    *,
+    contents: bool = True,
+    facts: Facts | None = None,
+    digest: str = "",
+    diff_id: str = "",
 ) -> LayerIndex:
     """Read a layer's archive without writing to disk; without ``contents`` only its headers.
 
-    With ``facts`` this reads each file instead, for :attr:`Entry.facts`. ``diff_id`` is as for :func:`opened`.
+    With ``facts`` this reads each file instead, for :attr:`Entry.facts`. The digests are as for :func:`opened`.
 
     Raises:
         BlobUnreadable: the archive is malformed or another one, or its compression unknown.
     """
     layer = LayerIndex()
-    with opened(stream, media_type, diff_id) as archive:
+    with opened(stream, media_type, digest, diff_id) as archive:
         for member in members(archive):
             _add(layer, archive, member, contents, facts)
     return layer
 
 
 @contextmanager
-def opened(stream: IO[bytes], media_type: str, diff_id: str = "") -> Iterator[tarfile.TarFile]:
+def opened(stream: IO[bytes], media_type: str, digest: str = "", diff_id: str = "") -> Iterator[tarfile.TarFile]:
     """Open a layer's archive for one pass from beginning to end; ``diff_id`` is the digest that it must have.
 
-    Engines refuse another archive (containerd/containerd 1459d32, pkg/rootfs/apply.go, `applyLayers`).
+    Engines refuse another archive (containerd/containerd 1459d32, pkg/rootfs/apply.go, `applyLayers`). Whoever reads
+    the stream checks that it has the ``digest``, so that an archive without compression is not hashed twice.
 
     Raises:
         BlobUnreadable: the archive is malformed or another one, or its compression unknown; also while it is read.
     """
     try:
-        source = _Ended(decompressed(stream, media_type), hashlib.sha256() if diff_id else None)
+        content = decompressed(stream, media_type)
+        is_hashed = bool(diff_id) and (content is not stream or digest != diff_id)
+        source = _Ended(content, hashlib.sha256() if is_hashed else None)
         with tarfile.open(fileobj=cast("Any", source), mode="r|", bufsize=_BLOCK, tarinfo=Header) as archive:
             yield archive
-        if diff_id and (actual := source.finish()) != diff_id:
+        if is_hashed and (actual := source.finish()) != diff_id:
             why = f"its archive has the digest {actual}, and the image's configuration states {diff_id}"
             raise BlobUnreadable(f"{why}; build and push the image again")
     except MALFORMED as error:
@@ -212,8 +221,8 @@ class _Ended:
         self._stream, self._digest, self._ended = stream, digest, 0
 
     def read(self, size: int) -> bytes:
-        budget.check()
         content: bytes = self._stream.read(size)
+        budget.check(len(content) if self._digest else 0)
         if self._digest:
             self._digest.update(content)
         self._ended += not content

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
 import os
+import time
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 
@@ -232,3 +236,32 @@ def test_end_of_the_process_that_reads_is_told() -> None:
     assert budget.apart("acme/image", max, 1, 2) == 2
     with pytest.raises(SlipwayError, match="^acme/image: the process that read it ended with 3$"):
         budget.apart("acme/image", os._exit, 3)
+
+
+def test_bytes_that_are_hashed_buy_time_of_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of an image with 20 GB of zeros, which are few bytes to send; not without end."""
+    spent = 0.0
+    monkeypatch.setattr(time, "process_time", lambda: spent)
+    left = budget.Budget("acme/image")
+    spent = 50.0
+    left.check(21 << 30)
+    left.count_time()
+    spent = 52.0
+    with pytest.raises(SlipwayError, match="took 52 s of the processor"):
+        left.count_time()
+    endless = budget.Budget("acme/image")
+    endless.check(1 << 50)
+    spent += 59
+    with pytest.raises(SlipwayError, match="took 59 s of the processor"):
+        endless.count_time()
+
+
+@pytest.mark.parametrize(("kind", "pack", "hashed"), [("tar", bytes, 1), ("tar+gzip", gzip.compress, 2)])
+def test_archive_that_is_not_compressed_is_hashed_once(
+    tmp_path: Path, kind: str, pack: Callable[[bytes], bytes], hashed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image = open_image(str(write_layout(tmp_path / "layout", [(LOWER, kind, pack)])))
+    digests = Mock(wraps=hashlib.sha256)
+    monkeypatch.setattr(hashlib, "sha256", digests)
+    image.index(image.layers[0], contents.facts)
+    assert digests.call_count == hashed
