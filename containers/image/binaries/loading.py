@@ -126,6 +126,10 @@ class Exceptions:
             fnmatch.fnmatchcase(file, where) and fnmatch.fnmatchcase(library, name) for where, name in self.optional
         )
 
+    def may_lack_any(self, file: str) -> bool:
+        """Return whether a file at a path may lack any library."""
+        return any(name == "*" and fnmatch.fnmatchcase(file, where) for where, name in self.optional)
+
     def brought(self, file: str, symbol: bytes) -> bool:
         """Return whether the process that opens a file brings a symbol."""
         return any(fnmatch.fnmatchcase(file, where) and pattern.match(symbol) for where, pattern in self.symbols)
@@ -212,7 +216,7 @@ class _Resolution:
 
     def __init__(self, contents: Contents, loader: Loader, files: list[str], result: Loading, page: int) -> None:
         self._contents, self._loader = contents, loader
-        self._sonames, self._environments = self._named(), Environments(contents)
+        self._sonames, self._environments = self._named(), Environments(contents, loader.machine)
         self._packages = DebianPackages(contents)
         self.result = result
         self._libraries, self._versions, self._releases = Needs(), Needs(), Needs()
@@ -312,7 +316,7 @@ class _Resolution:
         for (path, needed), users in self._libraries.unmet():
             missing = self._reasons[path, needed]
             listed = self._no_fault(path, needed, missing)
-            if listed is None and (self._leaves_out(path, needed, users) or _is_idle(path, needed, users)):
+            if listed is None and (self._leaves_out(path, needed, users) or self._is_idle(path, needed, users)):
                 listed = self.result.optional
             if listed is not None:
                 listed.setdefault(needed, []).append(f"/{path}")
@@ -377,6 +381,15 @@ class _Resolution:
     def _leaves_out(self, path: str, needed: str, users: Iterable[str]) -> bool:
         """Return whether a library is a plugin whose package does without what it misses."""
         return self._is_plugin(path, users) and self._packages.leaves_out(path, needed)
+
+    def _is_idle(self, path: str, needed: str, users: Iterable[str]) -> bool:
+        """Return whether a library that a wheel's repair copied is for files that are gone, or that do without another.
+
+        A file is gone if another wheel has replaced it: of OpenCV's wheels, the last one installed has its own `cv2`.
+        """
+        openers = [one for one in users if not is_grafted(one)]
+        needless = all(exceptions().is_optional(one, needed) for one in openers)
+        return is_grafted(path) and needless and (bool(openers) or self._environments.has_lost(path))
 
     def _is_plugin(self, path: str, users: Iterable[str]) -> bool:
         """Return whether a library is in no folder where others find it, and no program needs it."""
@@ -486,10 +499,12 @@ class _Resolution:
             for one in scope:
                 if one != path:
                     users[one].append(f"/{path}")
-        for row in UndefinedSymbols(self._contents, scopes, self._opened, self._incomplete).undefined():
+        found = UndefinedSymbols(self._contents, self._environments, scopes, self._opened, self._incomplete)
+        for row in found.undefined():
             names = row.names if row.whose else [name for name in row.names if not exceptions().brought(row.path, name)]
+            of_torch = row.whose == "torch" and exceptions().is_optional(row.path, "libtorch.so")
             # A plugin that may lack any library may lack what none defines.
-            if not names or exceptions().is_optional(row.path, "libtorch.so" if row.whose == "torch" else ""):
+            if not names or of_torch or exceptions().may_lack_any(row.path):
                 continue
             # What opens it has opened others before, which define them: see DebianPackages.
             is_plugin = not row.whose and self._is_plugin(row.path, users[row.path])
@@ -532,15 +547,6 @@ class _Resolution:
             if len(different) > 1:
                 several[soname] = [path for _, path in different]
         return several
-
-
-def _is_idle(path: str, needed: str, users: Iterable[str]) -> bool:
-    """Return whether a library that a wheel's repair copied is for files that are gone, or do without what it misses.
-
-    A file is gone if another wheel has replaced it: of OpenCV's wheels, the last one installed has `cv2` for itself.
-    """
-    openers = (one for one in users if not is_grafted(one))
-    return is_grafted(path) and all(exceptions().is_optional(one, needed) for one in openers)
 
 
 def _distance(path: str, other: str) -> tuple[int, str]:

@@ -55,12 +55,12 @@ class UndefinedSymbols:
     def __init__(
         self,
         contents: Contents,
+        environments: Environments,
         scopes: Mapping[str, Sequence[str]],
         opened: Mapping[str, Iterable[str]],
         incomplete: Mapping[str, Iterable[str]],
     ) -> None:
         self._binaries, self._incomplete = contents.binaries, incomplete
-        environments = Environments(contents)
         self._places = {path: environments.of(path) for path in contents.binaries}
         self._scopes = {
             path: [*scope, *(one for library in opened.get(path, ()) for one in scopes.get(library, ()))]

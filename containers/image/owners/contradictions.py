@@ -12,8 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from packaging.markers import UndefinedComparison, UndefinedEnvironmentName
-from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
@@ -32,10 +30,6 @@ _EXTENSION: Final = re.compile(r"(?P<module>.*/(?P<name>[^/.]+))\.cpython-3(?P<m
 _ANY_EXTENSION: Final = re.compile(r".*/[^/.]+\.(?:cpython-3\d+t?-[^/]*|abi3)\.so")
 """An extension, by a name that nothing else has."""
 _NAME: Final = re.compile(r"[A-Za-z0-9][\w.-]*")
-_MACHINES: Final = {"amd64": "x86_64", "arm64": "aarch64", "386": "i686", "arm": "armv7l"}
-"""What Python calls the architectures of platforms."""
-_NEWEST_PATCH: Final = 99
-"""Stands for the last number of Python's release, which no file's path has."""
 
 
 class Contradiction(NamedTuple):
@@ -210,7 +204,7 @@ def _unmet(
     environment: Environment, installed: Mapping[str, Distribution], one: Distribution, architecture: str
 ) -> Iterator[Contradiction]:
     prefix, version = environment.place, environment.version.rstrip("t")
-    python = f"{version}.{_NEWEST_PATCH}"
+    python = f"{version}.{distributions.NEWEST_PATCH}"
     if one.python and not _admits(one.python, python):
         yield Contradiction(prefix, str(one), f"Python {one.python}", f"Python {version}")
     for text in one.requires:
@@ -219,19 +213,11 @@ def _unmet(
         other = installed.get(canonicalize_name(name[0])) if name else None
         if other is None or other is one:
             continue
-        requirement = _requirement(text)
+        requirement = distributions.requirement(text)
         if requirement is None or _admits(str(requirement.specifier), other.version):
             continue
-        if _applies(requirement, version, python, _MACHINES.get(architecture, architecture)):
+        if distributions.applies(requirement, version, architecture):
             yield Contradiction(prefix, str(one), f"{requirement.name}{requirement.specifier}", str(other))
-
-
-@lru_cache(1 << 14)
-def _requirement(text: str) -> Requirement | None:
-    try:
-        return Requirement(text)
-    except (InvalidRequirement, RecursionError):  # a marker of a thousand brackets
-        return None
 
 
 @lru_cache(1 << 14)
@@ -241,23 +227,3 @@ def _admits(specifier: str, version: str) -> bool:
         return SpecifierSet(specifier).contains(version, prereleases=True)
     except (InvalidSpecifier, ValueError):
         return True
-
-
-def _applies(requirement: Requirement, version: str, python: str, machine: str) -> bool:
-    """Return whether a requirement is one on a platform; without a marker it always is."""
-    values = {
-        "extra": "",
-        "implementation_name": "cpython",
-        "implementation_version": python,
-        "os_name": "posix",
-        "platform_machine": machine,
-        "platform_python_implementation": "CPython",
-        "platform_system": "Linux",
-        "python_full_version": python,
-        "python_version": version,
-        "sys_platform": "linux",
-    }
-    try:
-        return requirement.marker is None or requirement.marker.evaluate(values)
-    except (UndefinedComparison, UndefinedEnvironmentName, ValueError):
-        return False

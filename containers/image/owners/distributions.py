@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Final, NamedTuple
 
+from packaging.markers import UndefinedComparison, UndefinedEnvironmentName
+from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from containers import budget
@@ -23,6 +26,10 @@ LARGEST: Final = 1 << 20
 """Bytes of the beginning of a file of metadata that are read: its fields come before the description."""
 _LONGEST: Final = 1 << 10
 """Characters of the longest requirement that is read."""
+_MACHINES: Final = {"amd64": "x86_64", "arm64": "aarch64", "386": "i686", "arm": "armv7l"}
+"""What Python calls the architectures of platforms."""
+NEWEST_PATCH: Final = 99
+"""Stands for the last number of Python's release, which no file's path has."""
 _FIELD: Final = re.compile(rb"(Name|Version|Requires-Python|Requires-Dist): *([^\r\n]*)")
 
 
@@ -97,3 +104,33 @@ def _fields(content: bytes) -> Iterator[tuple[bytes, str]]:
             return
         if (match := _FIELD.match(line)) and len(match[2]) <= _LONGEST:
             yield match[1], match[2].decode(errors="replace").strip()
+
+
+@lru_cache(1 << 14)
+def requirement(text: str) -> Requirement | None:
+    """Return what a line requires; None if it cannot be read."""
+    try:
+        return Requirement(text)
+    except (InvalidRequirement, RecursionError):  # a marker of a thousand brackets
+        return None
+
+
+def applies(requirement: Requirement, version: str, architecture: str) -> bool:
+    """Return whether a requirement is one of a Python, as ``3.11``, on an architecture; without a marker it is."""
+    python, machine = f"{version}.{NEWEST_PATCH}", _MACHINES.get(architecture, architecture)
+    values = {
+        "extra": "",
+        "implementation_name": "cpython",
+        "implementation_version": python,
+        "os_name": "posix",
+        "platform_machine": machine,
+        "platform_python_implementation": "CPython",
+        "platform_system": "Linux",
+        "python_full_version": python,
+        "python_version": version,
+        "sys_platform": "linux",
+    }
+    try:
+        return requirement.marker is None or requirement.marker.evaluate(values)
+    except (UndefinedComparison, UndefinedEnvironmentName, ValueError):
+        return False

@@ -88,7 +88,7 @@ def _is_alone(contents: Contents, winner: Owner, builds: Iterable[Owner]) -> boo
     own = {path for owned in contents.owned.values() if owned.owner == winner for path in owned.files}
     paths = {path for owned in contents.owned.values() if owned.owner in others for path in owned.files}
     left = (path for path in paths - own if path in contents.binaries and not is_grafted(path))
-    return all(exceptions().is_optional(path, "*") for path in left)
+    return all(exceptions().may_lack_any(path) for path in left)
 
 
 def _contested(contents: Contents, path: str, recorded: dict[Owner, RecordedContent]) -> Contested | None:

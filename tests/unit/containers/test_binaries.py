@@ -157,7 +157,7 @@ def test_one_of_some_plugins_must_load(more: Files, *, faulty: bool) -> None:
 
 @pytest.mark.parametrize(
     ("file", "faulty"),
-    [("", False), ("qt/plugins/platforms/libqxcb.so", False), ("cv2.abi3.so", True)],
+    [("", True), ("qt/plugins/platforms/libqxcb.so", False), ("cv2.abi3.so", True)],
     ids=["nothing", "a plugin", "the package"],
 )
 def test_library_of_a_repair_is_for_what_needs_it(file: str, *, faulty: bool) -> None:
@@ -169,6 +169,22 @@ def test_library_of_a_repair_is_for_what_needs_it(file: str, *, faulty: bool) ->
     assert [line.partition(":")[0] for line in faults(files)] == [f"/{SITE}/opencv_python.libs/{name}"] * faulty
     alone = {f"{SITE}/nixl.libs/ucx/{name}": elf(name, ["libglib-2.0.so.0"])}
     assert len(faults(alone)) == 1, "a plugin is opened by its path"
+
+
+@pytest.mark.parametrize(
+    ("size", "there", "faulty"), [(4, True, True), (5, True, False), (4, False, False)], ids=["own", "other", "gone"]
+)
+def test_library_of_a_repair_may_be_for_what_is_gone(size: int, *, there: bool, faulty: bool) -> None:
+    name = "libQt5Core-e6d3f451.so.5.15.13"
+    record = f"opencv_python.libs/{name},sha256=YQ,\ncv2/cv2.abi3.so,sha256=YQ,{size}\ncv2/gone.py,sha256=YQ,1\n"
+    files: Files = {
+        f"{SITE}/opencv_python.libs/{name}": elf(name, ["libglib-2.0.so.0"]),
+        f"{SITE}/opencv_python-4.dist-info/RECORD": record,
+    }
+    if there:
+        files[f"{SITE}/cv2/cv2.abi3.so"] = "text"
+    missing = [line for line in faults(files) if "libglib" in line]
+    assert len(missing) == faulty
 
 
 def test_resolve_python_library_may_be_preloaded() -> None:
@@ -188,10 +204,16 @@ def test_resolve_python_library_may_be_preloaded() -> None:
     [
         ("", ["libgomp.so.1"], True),
         ("Requires-Dist: Tool_B>=1\n", ["libgomp.so.1"], False),
+        ("Requires-Dist: torch; python_version < '3.12'\n", ["libgomp.so.1"], False),
+        ("Requires-Dist: torch; sys_platform == 'win32'\n", ["libgomp.so.1"], True),
+        ("Requires-Dist: torch; platform_machine != 'x86_64'\n", ["libgomp.so.1"], True),
         ("", ["libgomp.so.1", "libtorch.so"], False),
         ("", ["libtorch.so"], False),
     ],
-    ids=["lightgbm", "what requires torch", "what needs torch", "no library of the system"],
+    ids=[
+        *("lightgbm", "what requires torch", "on this Python", "on Windows", "on another processor"),
+        *("what needs torch", "no library of the system"),
+    ],
 )
 def test_copy_of_a_system_library_is_for_its_package(requires: str, needed: list[str], *, faulty: bool) -> None:
     """As of torch, whose libgomp.so.1 LightGBM gets if torch is imported before it, and not else."""
@@ -206,6 +228,8 @@ def test_copy_of_a_system_library_is_for_its_package(requires: str, needed: list
     )
     files |= {f"{SITE}/torch/lib/{name}": elf(name) for name in ("libgomp.so.1", "libtorch.so")}
     files[f"{SITE}/lightgbm/lib/lib_lightgbm.so"] = elf("lib_lightgbm.so", needed)
+    other = "opt/other/lib/python3.11/site-packages/lightgbm-1.dist-info/METADATA"
+    files[other] = "Name: lightgbm\nVersion: 1\nRequires-Dist: torch\n"
     assert [line.partition(": /")[0].rpartition("/")[2] for line in faults(files)] == (
         ["lib_lightgbm.so: missing libgomp.so.1"] if faulty else []
     )
