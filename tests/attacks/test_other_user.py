@@ -10,7 +10,6 @@ import socket
 import struct
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -175,15 +174,13 @@ def test_many_silent_strangers_keep_nobody_out(plugin: tuple[Plugin, int]) -> No
         stranger.communicate(timeout=10)
 
 
-def test_stranger_cannot_hold_the_lock_of_a_checkout(tmp_path: Path) -> None:
-    state = tmp_path / ".slipway"
+def test_stranger_cannot_hold_the_lock_of_a_checkout(open_folder: Path) -> None:
+    state = open_folder / ".slipway"
     state.mkdir()
     lock = state / "lock"
     lock.touch(mode=0o644)  # of an earlier version
-    for folder in (state, *state.parents[:4]):  # pytest's own, which are closed to others
-        if folder.is_relative_to(tempfile.gettempdir()) and folder != Path(tempfile.gettempdir()):
-            folder.chmod(0o755)
-    with alone(Checkout(tmp_path), "up"):
+    state.chmod(0o755)
+    with alone(Checkout(open_folder), "up"):
         pass
     program = "import fcntl, sys; fcntl.flock(open(sys.argv[1]), fcntl.LOCK_EX | fcntl.LOCK_NB); print('held')"
     assert "PermissionError" in _as_stranger(program, str(lock))
@@ -203,11 +200,8 @@ for name in sys.argv[2:]:
 
 
 @pytest.mark.parametrize("umask", [0o022, 0o000])
-def test_stranger_reads_nothing_that_a_checkout_records(tmp_path: Path, umask: int) -> None:
-    checkout = Checkout(tmp_path)
-    for folder in (tmp_path, *tmp_path.parents[:3]):  # pytest's own, which are closed to others
-        if folder.is_relative_to(tempfile.gettempdir()) and folder != Path(tempfile.gettempdir()):
-            folder.chmod(0o755)
+def test_stranger_reads_nothing_that_a_checkout_records(open_folder: Path, umask: int) -> None:
+    checkout = Checkout(open_folder)
     former = os.umask(umask)
     try:
         (checkout.state / "parts").mkdir(parents=True)
@@ -230,12 +224,9 @@ def test_stranger_reads_nothing_that_a_checkout_records(tmp_path: Path, umask: i
 WRITABLE = "import os, sys; print(*(path for path in sys.argv[1:] if os.access(path, os.W_OK)))"
 
 
-def test_stranger_replaces_no_program_of_a_checkout(tmp_path: Path) -> None:
+def test_stranger_replaces_no_program_of_a_checkout(open_folder: Path) -> None:
     """Under umask 000, what runs with all secrets was everybody's to write to."""
-    checkout = Checkout(tmp_path)
-    for folder in (tmp_path, *tmp_path.parents[:3]):
-        if folder.is_relative_to(tempfile.gettempdir()) and folder != Path(tempfile.gettempdir()):
-            folder.chmod(0o755)
+    checkout = Checkout(open_folder)
     former = os.umask(0)
     try:
         (checkout.venv / "bin").mkdir(parents=True)  # of an earlier run
@@ -250,8 +241,8 @@ def test_stranger_replaces_no_program_of_a_checkout(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Project:
-    project = Project(tmp_path / "project")
+def project(open_folder: Path) -> Project:
+    project = Project(open_folder / "project")
     project.add_stack()
     return project
 
@@ -292,9 +283,9 @@ def test_other_tags_of_the_base_image_are_not_the_thiefs(project: Project, moved
     assert moved_base.rpartition(":")[0] not in shown
 
 
-def test_base_image_recorded_without_a_digest_is_made_anew(tmp_path: Path) -> None:
+def test_base_image_recorded_without_a_digest_is_made_anew(open_folder: Path) -> None:
     """Earlier versions recorded none, and the registry's tag may be a stranger's by now."""
-    clone = make(tmp_path)
+    clone = make(open_folder)
     here = base_image.find(Checkout.here())
     if here is None or not here.env:
         pytest.skip("the base image was pulled")
@@ -308,12 +299,12 @@ def test_base_image_recorded_without_a_digest_is_made_anew(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("content", [b"name: slipway\n", b"name: slipway\ndescription: \xe9\n"])
-def test_repository_of_another_user_runs_no_code(tmp_path: Path, content: bytes) -> None:
+def test_repository_of_another_user_runs_no_code(open_folder: Path, content: bytes) -> None:
     """A stranger waits in a folder that all can write, such as `/tmp`, for who works below it."""
-    (installed := tmp_path / "installed").mkdir()
+    (installed := open_folder / "installed").mkdir()
     shutil.copy(ROOT / "toolchain/release/launcher.py", installed)
     (installed / "release.tar.gz").write_bytes(b"the release")
-    (shared := tmp_path / "shared").mkdir(mode=0o1777)
+    (shared := open_folder / "shared").mkdir(mode=0o1777)
     (mine := shared / "mine").mkdir()
     release = shared / ".slipway/release"
     (release / "toolchain").mkdir(parents=True)

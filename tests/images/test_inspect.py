@@ -243,6 +243,10 @@ def test_inspect_planted_defects_gives_one_line_each(archive: Path, capsys: pyte
         ("invalid/text/program", "missing libi.so"): "/opt/invalid/text/libi.so is no ELF file",
         ("invalid/empty/program", "missing libi.so"): "/opt/invalid/empty/libi.so is no ELF file",
         (
+            "invalid/empty/libi.so",
+            "cannot be loaded",
+        ): "it has 0 bytes, which is no library; install the package that has it again",
+        (
             "invalid/short/program",
             "missing libi.so",
         ): "/opt/invalid/short/libi.so cannot be loaded: malformed: a table at 0 ends after the file",

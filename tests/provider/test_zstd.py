@@ -432,7 +432,7 @@ def test_signal_in_a_push_leaves_no_container(maker: Maker) -> None:
             assert not push_.done()
             time.sleep(0.05)
         maker.plugin.process.terminate()
-        assert maker.plugin.process.wait(timeout=20) == 0
+        assert maker.plugin.process.wait(timeout=60) == 0
         assert containers(maker, image) == []
         registry.silent.clear()
         with pytest.raises(Failure):

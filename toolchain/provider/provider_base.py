@@ -33,6 +33,7 @@ import grpc
 from google.protobuf import empty_pb2, struct_pb2
 from pulumi.runtime.proto import engine_pb2, engine_pb2_grpc, plugin_pb2, provider_pb2_grpc
 
+from containers.engine.connection import CONNECT_SECONDS
 from containers.errors import SlipwayError
 from toolchain.provider import user_port
 
@@ -56,8 +57,11 @@ _UNKNOWN_TEXTS: Final = frozenset(
 
 _MESSAGE_BYTES: Final = 400 * 1024 * 1024
 """Largest message, as in the engine and the SDKs."""
-_LAST_SECONDS: Final = 10
-"""How long a process that ends lets its calls remove what they have in a Docker engine, such as a container."""
+_LAST_SECONDS: Final = CONNECT_SECONDS
+"""How long a process that ends lets its calls remove what they have in a Docker engine, such as a container.
+
+That is the time of one request. An engine beside many builds needs it; without a call in progress nothing waits.
+"""
 _THREADS: Final = 1024
 """Upper bound of calls in progress. Threads start as they are needed; `Cancel` must always find one free."""
 _PARENT_POLL_SECONDS: Final = 1.0
