@@ -101,12 +101,16 @@ class Requested:
 
 @dataclass(frozen=True)
 class Runner:
-    """A runner at GitHub; ``machine`` is the instance in its name."""
+    """A runner at GitHub; ``machine`` is the instance in its name.
+
+    One is ``unsure`` that the list lacks, or shows as offline for long, until GitHub has said so of it alone.
+    """
 
     id: int
     machine: str
     online: bool
     busy: bool
+    unsure: bool = False
 
 
 @dataclass(frozen=True)
@@ -135,7 +139,8 @@ class _Fleet:
     """The machines by what they do, as far as GitHub and the registrations say.
 
     ``known`` are those with a runner at GitHub. ``maybe_busy`` may have a job, ``busy`` count as having one: the two
-    differ only where the runners could not be read. ``settled`` are online, and were registered a while ago.
+    differ only where the runners could not be read, or are unsure. ``settled`` are online, and were registered a while
+    ago.
     """
 
     machines: Sequence[Machine]
@@ -220,19 +225,20 @@ def _fleet(
     by_machine = {runner.machine: runner for runner in runners or ()}
     registered = {machine.id for machine in machines} if prepared is None else set(prepared)
     # GitHub lists the runner of a gone machine as it was, for minutes.
-    running = [machine for machine in machines if not machine.gone]
-    states = [by_machine[machine.id] for machine in running if machine.id in by_machine]
+    running = {machine.id for machine in machines if not machine.gone}
+    states = [runner for runner in by_machine.values() if runner.machine in running]
     online = {runner.machine for runner in states if runner.online}
     settled = _settled(now, online, prepared)
     if runners is None:
-        maybe_busy = registered.intersection(machine.id for machine in running)
+        maybe_busy = registered & running
         # A machine that has run for so long probably has a job. A younger one is counted as free for a waiting job.
-        old = {machine.id for machine in running if now - machine.started > rules.boot}
+        old = {machine.id for machine in machines if now - machine.started > rules.boot}
         return _Fleet(machines, {*by_machine}, online, maybe_busy & old, maybe_busy, registered, settled)
     busy = {runner.machine for runner in states if runner.busy}
     # GitHub's list may lack a runner, of which the table would have the number to ask for.
-    unlisted = {machine.id for machine in running if prepared is None and machine.id not in by_machine}
-    return _Fleet(machines, {*by_machine}, online, busy, busy | unlisted, registered, settled)
+    unlisted = running - by_machine.keys() if prepared is None else set()
+    unsure = {runner.machine for runner in states if runner.unsure}
+    return _Fleet(machines, {*by_machine}, online, busy, busy | unlisted | unsure, registered, settled)
 
 
 def _settled(now: float, online: Collection[str], prepared: Collection[str] | None) -> set[str]:
@@ -404,9 +410,9 @@ def _held(fleet: _Fleet) -> tuple[list[str], list[str]]:
 
 
 def _forgotten(fleet: _Fleet, runners: Sequence[Runner]) -> list[int]:
-    """Return the runners at GitHub whose machine is no more, unless they have a job."""
+    """Return the runners at GitHub whose machine is no more, unless they may have a job."""
     present = {machine.id for machine in fleet.machines}
-    return [runner.id for runner in runners if not runner.busy and runner.machine not in present]
+    return [each.id for each in runners if not (each.busy or each.unsure) and each.machine not in present]
 
 
 def _lost(fleet: _Fleet, leaving: Collection[str]) -> set[str]:

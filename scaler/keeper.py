@@ -31,7 +31,13 @@ POSTPONED_RECHECK_SECONDS = 600
 """The same for a job that waits for something else than a runner."""
 
 _MOST_RECHECKED = 50
-"""Most jobs of each kind that GitHub is asked about in one round, if it takes so many calls. The next ones ask more."""
+"""Most runners, and jobs of each kind, that GitHub is asked about in one round, if it takes so many calls.
+
+The next ones ask more.
+"""
+
+_ASKING_SECONDS = 10.0
+"""Seconds after which a round begins no more calls for one runner each: its machines wait for their runners."""
 
 _GOLDEN = (5**0.5 - 1) / 2
 """By which part of the jobs each minute's first one is after the last minute's: the most even of all such steps."""
@@ -95,6 +101,8 @@ class Keeper:
         self._metrics = environment["METRICS"]
         self._view: View | None = None
         self._whole = True
+        # The machines about whose runner GitHub was asked.
+        self._asked: set[str] = set()
         # Another thread may request machines meanwhile, for jobs that this round does not know.
         self._resizing = threading.Lock()
         self._raised: dict[str, int] = defaultdict(int)
@@ -135,11 +143,10 @@ class Keeper:
             if groups is not None:
                 machines = _result("list the machines", partial(self._machines, groups), self._refused["machines"])
             if groups is not None and machines is not None:
-                confirmed = partial(self._confirmed, machines, runners)
-                runners = _result("ask for the runners", confirmed, self._refused["runners"])
+                runners = self._confirmed(machines, runners, at)
                 view = View(at, rules, rows, groups, machines, runners, prepared)
                 waiting = self._waiting(rows)  # a listener may know more by now
-                decision = self._decide(view, waiting)
+                decision = self._decide(view, waiting, at)
                 self._refused["launches"] += _without_room(rules, machines)
                 # A machine stays noted until it is known whether it was lost.
                 configured = prepared or {} if runners is not None else {}
@@ -171,8 +178,8 @@ class Keeper:
             self._rerun(rows)
         self._deliver_again()
 
-    def _decide(self, view: View, waiting: Sequence[Job] | None) -> Decision:
-        """Return what to do by what a round has read, for the jobs that wait now."""
+    def _decide(self, view: View, waiting: Sequence[Job] | None, now: float) -> Decision:
+        """Return what to do by what a round has read, for the jobs that wait."""
         since = view.at - LISTED_SECONDS  # a listener decides again by a view of before
         late: Counter[str] = Counter()
         for at, name, count in self._taken_back:
@@ -182,7 +189,7 @@ class Keeper:
             for kind, group in view.groups.items()
         }
         last = view.rows.shortage if view.rows else None
-        return decide(time.time(), view.rules, waiting, view.machines, view.runners, view.prepared, last, requested)
+        return decide(now, view.rules, waiting, view.machines, view.runners, view.prepared, last, requested)
 
     def _raise(self, decision: Decision, groups: Groups, machines: Sequence[Machine]) -> dict[str, int]:
         """Request the machines that are missing; return the desired numbers, in which those to end count yet."""
@@ -290,13 +297,21 @@ class Keeper:
         """How many calls a minute list the runners."""
         return self._github.pages
 
+    @property
+    def _singles(self) -> float:
+        """How many calls a minute may each be for one job, or one runner.
+
+        Of the calls that GitHub takes, those for the lists of runners come first, and half of the others are left for
+        machines to come.
+        """
+        return max((self._github.spare - self._listing) / 2 - len(self._asked), 1.0)
+
     def _recheck(self, rows: Rows) -> None:
         """Ask GitHub about jobs after a long wait, and note those that no longer wait for a runner.
 
-        Without an answer, as for a repository that the App may not read, the job waits on. Of the calls that GitHub
-        takes, those for the lists of runners come first, and half of the others are left for machines to come.
+        Without an answer, as for a repository that the App may not read, the job waits on.
         """
-        now, most = time.time(), max(self._github.spare - self._listing, 2.0) / 2
+        now, most = time.time(), self._singles
         waiting = _turn(now, [job for job in rows.waiting if now - job.since > RECHECK_SECONDS], most)
         most = max(most - len(waiting), 1.0)  # however many wait for a runner, the others have their turn
         postponed = _turn(now, [job for job in rows.postponed if now - job.since > POSTPONED_RECHECK_SECONDS], most)
@@ -316,36 +331,46 @@ class Keeper:
     def _runners(self, known: Mapping[str, int]) -> list[Runner]:
         """Return the runners at GitHub of this stack's machines. A runner of another stack may have the same prefix.
 
-        GitHub's list may lack some, or all: those ``known``, by their machines, are then asked for one by one.
+        GitHub's list may lack some, or all: those ``known``, by their machines, are then asked for one by one, and
+        before the machines are listed, as the list is.
         """
         names = re.compile(rf"{re.escape(self._prefix)}(i-[0-9a-f]+)")
-        runners = [
-            Runner(int(one["id"]), match[1], one["status"] == "online", bool(one["busy"]))
-            for one in self._github.runners()
-            if (match := names.fullmatch(one["name"]))
-        ]
+        runners = [_runner(one, match[1]) for one in self._github.runners() if (match := names.fullmatch(one["name"]))]
         missing = {machine: known[machine] for machine in sorted({*known} - {one.machine for one in runners})}
         return [*runners, *self._asked_for(missing)]
 
-    def _confirmed(self, machines: Sequence[Machine], runners: list[Runner] | None) -> list[Runner] | None:
+    def _confirmed(self, machines: Sequence[Machine], runners: list[Runner] | None, now: float) -> list[Runner] | None:
         """Return the runners, None if they were not listed; GitHub's list may show all as offline for a moment.
 
-        Those that had the time to come online are asked for one by one: their machines would end.
+        Those that had the time to come online by ``now`` are asked for one by one: their machines would end. One that
+        is gone stays as listed: AWS may have taken its machine and its job.
         """
         if runners is None:
             return None
-        since = time.time() - self._rules.boot
-        old = {each.id for each in machines if each.started < since and not (each.gone or each.leaving)}
-        offline = {each.machine: each.id for each in runners if each.machine in old and not (each.online or each.busy)}
-        return [*(each for each in runners if each.machine not in offline), *self._asked_for(offline)]
+        since = now - self._rules.boot
+        old = {each.id for each in machines if each.started < since and not (each.gone or each.leaving)} - self._asked
+        offline = [each for each in runners if each.machine in old and not (each.online or each.busy or each.unsure)]
+        asked = {each.machine: each for each in self._asked_for({each.machine: each.id for each in offline})}
+        return [asked.get(each.machine, each) for each in runners]
 
-    def _asked_for(self, numbers: Mapping[str, int]) -> Iterator[Runner]:
-        """Yield the runners of some machines as GitHub has each; those for which too many are asked may have a job."""
-        for count, (machine, number) in enumerate(numbers.items()):
-            if count >= _MOST_RECHECKED:
-                yield Runner(number, machine, online=True, busy=True)
-            elif (one := self._github.runner(number)) and one["name"] == f"{self._prefix}{machine}":
-                yield Runner(number, machine, one["status"] == "online", bool(one["busy"]))
+    def _asked_for(self, numbers: Mapping[str, int]) -> list[Runner]:
+        """Return the runners of some machines as GitHub has each; unsure are those of which it does not say now.
+
+        Once a minute, it is asked for as many as it takes calls, in turn.
+        """
+        runners = {one: Runner(number, one, online=False, busy=False, unsure=True) for one, number in numbers.items()}
+        now, most = time.time(), self._singles if self._whole else 0
+        for machine in _turn(now, [*numbers], most):
+            if time.time() - now > _ASKING_SECONDS:
+                break
+            self._asked.add(machine)
+            with refusal("ask for a runner", machine=machine):
+                answer = self._github.runner(numbers[machine])
+                if answer and answer["name"] == f"{self._prefix}{machine}":
+                    runners[machine] = _runner(answer, machine)
+                else:
+                    del runners[machine]
+        return [*runners.values()]
 
     def _group_descriptions(self) -> Groups:
         """Return AWS's description of each group. Raises Refused if a group does not exist, or not yet."""
@@ -525,6 +550,11 @@ class Keeper:
 T = TypeVar("T")
 
 
+def _runner(one: Mapping[str, Any], machine: str) -> Runner:
+    """Return a machine's runner as GitHub has it."""
+    return Runner(int(one["id"]), machine, one["status"] == "online", bool(one["busy"]))
+
+
 def _current(described: Mapping[str, Any], lead: float) -> tuple[Reserved, float | None]:
     """Return a reservation, and its end in seconds since 1970; None without an end.
 
@@ -549,8 +579,8 @@ def _without_room(rules: Rules, machines: Sequence[Machine]) -> list[str]:
     ]
 
 
-def _turn(now: float, jobs: Sequence[Job], most: float) -> list[Job]:
-    """Return the jobs whose turn it is in the round of this time, at most ``most``.
+def _turn(now: float, jobs: Sequence[T], most: float) -> list[T]:
+    """Return the jobs, or runners, whose turn it is in the round of this time, at most ``most``.
 
     How many that is changes from round to round, and no round knows of another: of ``n`` jobs, each has its turn within
     ``2 * n / most`` rounds of any ``most``.

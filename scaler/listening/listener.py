@@ -130,7 +130,7 @@ class ListeningKeeper(Keeper):
             return
         machines = [machine for machine in view.machines if machine.id not in self._ended]
         view = replace(view, machines=machines, runners=self._told(view.runners))
-        self._raise(self._decide(view, self._waiting(view.rows)), view.groups, machines)
+        self._raise(self._decide(view, self._waiting(view.rows), time.time()), view.groups, machines)
 
     def _waiting(self, rows: Rows | None) -> list[Job] | None:
         noted, assigned = super()._waiting(rows), self._source.assigned.jobs()

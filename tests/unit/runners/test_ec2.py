@@ -483,6 +483,15 @@ def test_job_that_lost_its_machine_asks_on_demand_first() -> None:
     assert decide(0, spot, [job], [], [], set()).desired == {SPOT: 1}
 
 
+def test_decide_keeps_machines_of_unsure_runners() -> None:
+    """They may have a job, and count as having none. One whose machine is no more may be at work, too."""
+    there = [*machines(0, 0), Machine("i-2", SPOT, 0, leaving=True, waits=True)]
+    runners = [Runner(n, f"i-{n}", online=False, busy=False, unsure=True) for n in range(4)]
+    done = decide(1300, replace(RULES, least=2), [], there, runners, {each.machine for each in runners})
+    assert (done.end, done.hold, done.release, done.forget) == ({}, ["i-2"], [], [])
+    assert done.desired == {SPOT: 2, ON_DEMAND: 0}
+
+
 def test_decide_without_jobs_keeps_a_booting_machine() -> None:
     assert decide(700, RULES, [], machines(0), [], set()).end == {}
     online = [Runner(0, "i-0", online=True, busy=False)]

@@ -16,7 +16,7 @@ import pytest
 from scaler import github, jobs, keeper, webhook
 from scaler.listening import listener, scale_set
 from tests.fakes.aws.listened_world import ListenedWorld, Mess, MovingWorld, environment
-from tests.fakes.aws.runner_world import MINUTE, NAME, Faults, Killed
+from tests.fakes.aws.runner_world import BOOT, MINUTE, NAME, Faults, Killed
 from tests.helpers.histories import histories
 
 HISTORIES = histories(3)
@@ -202,6 +202,26 @@ def test_old_view_lacks_what_was_on_its_way_then(monkeypatch: pytest.MonkeyPatch
         assert world.desired[group] == 3  # of 4
         one._round()
         assert world.desired[group] == 4
+
+
+def test_offline_runners_are_asked_for_once_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A listener may do six rounds meanwhile. In those between, a machine stays of which GitHub was not asked."""
+    world = ListenedWorld(0, Faults(0.0, (0.0, 0.0), 0.0), 0, SETS, Mess())
+    with on_clock_of(world, monkeypatch):
+        one = listener.Listener(SETS["small"])
+        one._end = world.now + LIFE
+        assert one._attend()
+        world.desired[next(iter(world.desired))] = 1
+        world.tick(None)
+        one._round()
+        (machine,) = world.machines.values()
+        machine.started = world.now - BOOT - 1
+        over = []
+        for _ in range(6):
+            over.append(machine.state)
+            world.now = world.start + 10 * len(over) if len(over) < 6 else world.start + 65
+            one._round()
+    assert (over, machine.state) == (["InService"] * 6, "Terminating:Wait")
 
 
 def test_failed_round_lets_the_next_listener_begin_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -96,7 +96,9 @@ def test_round_that_cannot_tell_its_machines_changes_none(
     assert '"to": "list the machines"' in capsys.readouterr().out
 
 
-def test_list_that_shows_all_offline_for_a_moment_ends_none(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def two_offline(monkeypatch: pytest.MonkeyPatch) -> World:
+    """A world whose two machines wait for jobs, for longer than a start may take; GitHub's list shows them as offline."""
     world = World(0, Faults(0, (0, 0), 0), 0)
     listed = github.GitHub.runners
 
@@ -106,10 +108,53 @@ def test_list_that_shows_all_offline_for_a_moment_ends_none(monkeypatch: pytest.
     monkeypatch.setattr(runner_world, "IDLE", RULES["lifetime"])  # as a machine of the minimum has it
     monkeypatch.setitem(ENVIRONMENT, "RULES", json.dumps({**RULES, "least": 2}))
     rounds(world, monkeypatch, 24 * MINUTE)
-    there = [one for one in world.machines.values() if one.up and not one.over]
+    assert [(one.up is None, one.over) for one in world.machines.values()] == [(False, None)] * 2
     monkeypatch.setattr(github.GitHub, "runners", runners)
-    rounds(world, monkeypatch, 26 * MINUTE)
-    assert [one.over for one in there] == [None, None]
+    return world
+
+
+def test_list_that_shows_all_offline_for_a_moment_ends_none(
+    two_offline: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rounds(two_offline, monkeypatch, 26 * MINUTE)
+    assert [one.over for one in two_offline.machines.values()] == [None, None]
+
+
+def test_time_to_come_online_ends_for_none_during_the_asks(two_offline: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One machine was too young to be asked for, and old enough to end once GitHub had answered for the other."""
+    asked = github.GitHub.runner
+
+    def runner(own: github.GitHub, number: int) -> Any:
+        two_offline.spend(30)
+        return asked(own, number)
+
+    monkeypatch.setattr(github.GitHub, "runner", runner)
+    next(iter(two_offline.machines.values())).started = two_offline.now - RULES["boot"] + 20
+    (decision,) = rounds(two_offline, monkeypatch, 24 * MINUTE + 1)
+    assert decision
+    assert decision.end == {}
+
+
+def test_runner_that_github_has_no_more_loses_its_machine(two_offline: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """AWS may have taken the machine a moment ago, with its job: that is run again only if the machine counts as lost."""
+    monkeypatch.setattr(github.GitHub, "runner", lambda *_: None)
+    (decision,) = rounds(two_offline, monkeypatch, 24 * MINUTE + 1)
+    assert decision
+    assert decision.end == dict.fromkeys(two_offline.machines, "no runner came online")
+    assert {*decision.lost} == {*two_offline.machines}
+
+
+def test_offline_runner_of_which_github_says_nothing_stays(two_offline: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def runner(*_: object) -> None:
+        two_offline.spend(8)
+        raise github.Refused(503, "Unicorn!")
+
+    monkeypatch.setattr(github.GitHub, "runner", runner)
+    begun = two_offline.now
+    (decision,) = rounds(two_offline, monkeypatch, 24 * MINUTE + 1)
+    assert decision
+    assert (decision.end, sum(decision.desired.values())) == ({}, 2)
+    assert two_offline.now - begun == MINUTE  # no wait for each
 
 
 def test_github_request_ends_within_its_round(monkeypatch: pytest.MonkeyPatch) -> None:

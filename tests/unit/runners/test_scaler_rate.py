@@ -21,7 +21,7 @@ import pytest
 from scaler import github, jobs, keeper
 from scaler.listening import listener, scale_set
 from tests.fakes.aws.listened_world import ListenedWorld, Mess, environment
-from tests.fakes.aws.runner_world import ENVIRONMENT, GROUPS, MINUTE, NAME, RULES, Faults, Job, Machine
+from tests.fakes.aws.runner_world import BOOT, ENVIRONMENT, GROUPS, MINUTE, NAME, RULES, Faults, Job, Machine
 from tests.fakes.aws.runner_world import World as WebhookWorld
 
 JOBS, MESSAGES = 3000, 30
@@ -332,6 +332,45 @@ def test_spent_calls_of_github_are_not_asked_for(monkeypatch: pytest.MonkeyPatch
     world.calls[0] = CALLS
     world.rounds(monkeypatch, 10)
     assert world.calls[0] - CALLS < 10 * 5
+
+
+class Offline(Limited):
+    """A list that shows each idle runner as offline, beside a GitHub that has all online; one runner alone is refused."""
+
+    def __init__(self, machines: int, left: int) -> None:
+        super().__init__(0, 0, machines)
+        self.left = left
+        self.singles: list[tuple[int, int]] = []
+        for runner in self.runners.values():
+            runner["busy"] = False
+        for box in self.machines.values():
+            box.started = self.start - BOOT - 1
+            self.refused = box.id
+
+    def told(self) -> dict[str, str]:
+        return limits(len(self.runners) // 100 + 1 + self.left, self.now + MINUTE)
+
+    def _github(self, method: str, path: str, data: bytes | None) -> tuple[Any, ...]:
+        status, answer, *more = super()._github(method, path, data)
+        if "?" in path:
+            answer = {"runners": [{**one, "status": "offline"} for one in answer["runners"]]}
+        elif method == "GET":
+            self.singles.append((int((self.now - self.start) // MINUTE), answer["id"]))
+            if answer["name"].endswith(self.refused):
+                return 403, {"message": "Resource not accessible by integration"}
+        return status, answer, *more
+
+
+@pytest.mark.parametrize(("left", "most"), [(CALLS, 50), (40, 20)])
+def test_offline_runners_are_asked_for_in_turn(left: int, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """450 of 500 were called busy once, and 450 machines more requested for the minimum."""
+    machines = 200
+    world = Offline(machines, left)
+    monkeypatch.setitem(RULES, "least", machines)
+    world.rounds(monkeypatch, minutes := 2 * machines // most + 1)
+    assert (world.desired, len(world.runners)) == ({GROUPS["spot"]: 0, GROUPS["on-demand"]: machines}, machines)
+    assert max(Counter(minute for minute, _ in world.singles).values()) <= most
+    assert len({runner for _, runner in world.singles}) == machines, minutes
 
 
 def _rounds_leave_calls_beside_a_webhook(world: World, one: listener.Listener, monkeypatch: pytest.MonkeyPatch) -> None:
