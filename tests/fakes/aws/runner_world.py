@@ -42,11 +42,11 @@ class Killed(BaseException):
 
 
 class ConditionalCheckFailedException(Exception):
-    """DynamoDB's answer where a condition does not hold, with the row that is there."""
+    """DynamoDB's answer where a condition does not hold, with the row that is there, if that was asked for."""
 
     def __init__(self, row: Mapping[str, Any] | None) -> None:
         super().__init__("The conditional request failed")
-        self.response = {"Item": row}
+        self.response = {"Item": row} if row else {}
 
 
 def holds(condition: str, row: Mapping[str, Any] | None, names: Mapping[str, str], values: Mapping[str, Any]) -> bool:
@@ -497,15 +497,26 @@ class Client:
         ConditionExpression: str = "",  # noqa: N803
         ExpressionAttributeNames: Mapping[str, str] | None = None,  # noqa: N803
         ExpressionAttributeValues: Mapping[str, Any] | None = None,  # noqa: N803
-        **_: Any,
+        ReturnValuesOnConditionCheckFailure: str = "NONE",  # noqa: N803
     ) -> None:
         table = self._world.rows(TableName)
         row = table.get(Item["id"]["S"])
         names, values = ExpressionAttributeNames or {}, ExpressionAttributeValues or {}
         if ConditionExpression and not holds(ConditionExpression, row, names, values):
-            raise ConditionalCheckFailedException(row)
+            raise ConditionalCheckFailedException(row if ReturnValuesOnConditionCheckFailure == "ALL_OLD" else None)
         table[Item["id"]["S"]] = Item
 
-    def do_scan(self, *, TableName: str, **_: Any) -> Any:  # noqa: N803
-        rows = self._world.rows(TableName).values()
-        return {"Items": [row for row in rows if row["state"]["S"] not in {"taken", "again", "status", "lease"}]}
+    def do_scan(
+        self,
+        *,
+        TableName: str,  # noqa: N803
+        FilterExpression: str,  # noqa: N803
+        ExpressionAttributeNames: Mapping[str, str],  # noqa: N803
+        ExpressionAttributeValues: Mapping[str, Any],  # noqa: N803
+        ConsistentRead: bool,  # noqa: N803
+    ) -> Any:
+        assert ConsistentRead
+        match = re.fullmatch(r"NOT (#\w+) IN \(([^()]*)\)", FilterExpression)
+        assert match, FilterExpression
+        name, without = ExpressionAttributeNames[match[1]], [ExpressionAttributeValues[n] for n in match[2].split(", ")]
+        return {"Items": [row for row in self._world.rows(TableName).values() if row[name] not in without]}
