@@ -6,9 +6,9 @@ when they wait. Nothing here waits or calls; times are those of the messages.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import threading
-import zlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
@@ -75,7 +75,8 @@ class AssignedJobs:
         What has another shape costs itself alone. One that comes again has numbers of before.
         """
         available = []
-        checksum = zlib.crc32(json.dumps(message, sort_keys=True).encode())
+        digest = hashlib.sha256(json.dumps(message, sort_keys=True).encode()).digest()
+        checksum = int.from_bytes(digest[:8])  # of 32 bits, one of 10 million messages would look like one of before
         with self._lock:
             for one in _parts(message):
                 try:
