@@ -22,6 +22,7 @@ from __future__ import annotations
 import time
 import zlib
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -240,9 +241,14 @@ class Jobs:
             return str(refused.response["Item"]["note"]["S"])
         return ""
 
-    def leave(self) -> None:
-        """Note that no listener works with this table any more."""
-        self._note(LEASE, "taken", 0)
+    def leave(self, listener: str) -> None:
+        """Note that no listener works with this table any more, if this one was the last to note that it does."""
+        with suppress(self._client.exceptions.ConditionalCheckFailedException):
+            self._client.put_item(
+                **self._row(LEASE, "taken", 0, {}),
+                ConditionExpression="begins_with(note, :own)",
+                ExpressionAttributeValues={":own": {"S": f"{listener} "}},
+            )
 
     def note_shortage(self, shortage: Shortage) -> None:
         """Note that too few machines wait for jobs, or that there may be no more of them."""

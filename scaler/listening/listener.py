@@ -2,9 +2,10 @@
 
 One thread waits for messages, and requests machines at once by what the last round read. The other one does a round
 each minute, and soon after a message. Only one listener of a stack runs at a time (reserved concurrency): the next one
-starts with the minute in which this one ends. It finds in the table what this one knew. Two functions may run all the
-same, as while one replaces the other: then one listener works, and the other one waits. Each of several sets has its
-own two threads, table and groups: none knows of another.
+starts with the minute in which this one ends. It finds in the table what this one knew. Two may run all the same. Of
+two functions, the listener of one works, and the other one waits. A function made anew has the former's name: its
+listener takes over at once, and the former's ends with its round, or with its wait for messages. Each of several sets
+has its own two threads, table and groups: none knows of another.
 """
 
 from __future__ import annotations
@@ -221,7 +222,7 @@ class Listener:
         self._jobs = Jobs(client("dynamodb"), environment["JOBS"])
         webhook, retries = "WEBHOOK" in environment, int(environment["RETRIES"])
         self._source = _Source(self._set, AssignedJobs(), webhook, retries)
-        # The former listener of this function is over: Lambda runs one at a time (reserved concurrency).
+        # The former listener of this function is over, or of one that is deleted: Lambda runs one at a time.
         self._former = f"{environment.get('AWS_LAMBDA_FUNCTION_NAME', secrets.token_hex(8))} "
         self._own = f"{self._former}{secrets.token_hex(8)}"
         self._other, self._since = "", 0.0
@@ -289,8 +290,9 @@ class Listener:
                 self._source.assigned.session = ""
         if not self._other:
             with refusal("leave"):
-                self._jobs.note_listener(self._source.assigned.text())
-                self._jobs.leave()
+                if self._known:  # else the table still has what the last one knew
+                    self._jobs.note_listener(self._source.assigned.text())
+                self._jobs.leave(self._own)
 
     def _listen(self) -> None:
         """Take messages until the end, whatever GitHub answers."""
@@ -309,6 +311,7 @@ class Listener:
                 self._begin()
             last = self._source.assigned.last
             message = self._set.message(last, self._capacity, self._end - time.time())
+            self._still_listens()
             if message is not None:
                 self._take(message)
             deleted = False
@@ -332,6 +335,7 @@ class Listener:
             self._source.assigned = AssignedJobs.of(self._jobs.rows().listener)
             self._known = True
         self._set.ensure()
+        self._still_listens()
         session = self._set.open(self._source.assigned.session)
         self._done.clear()
         self._source.assigned.begin(session.id, session.statistics, time.time())
@@ -340,6 +344,11 @@ class Listener:
         self._listens = True
         self._hurry()
         log("listens", scale_set=self._name)
+
+    def _still_listens(self) -> None:
+        """Raise Refused if the time is over: a thread that Lambda freezes as it waits may go on in the next run."""
+        if time.time() >= self._end:
+            raise Refused(0, "the time to listen is over")
 
     def _take(self, message: Mapping[str, Any]) -> None:
         """Request machines for a message, take what is available, and keep it: only then may GitHub delete it."""

@@ -147,6 +147,7 @@ def test_row_of_a_listener_with_3000_machines_fits(scaler: Scaler, repositories:
         busy={runner(): request() for _ in range(3000)},
         ended=dict.fromkeys(each for _ in range(3000) for each in (str(request()), runner())),
         failed={runner(): (where[(1000 + n) % repositories], request()) for n in range(1000)},
+        taken=dict.fromkeys(draw.getrandbits(64) for _ in range(500)),
     )
     table, jobs = scaler.api("dynamodb"), Jobs(scaler.api("dynamodb"), f"{NAME}-jobs")
     jobs.note_listener(known.text())
@@ -156,6 +157,23 @@ def test_row_of_a_listener_with_3000_machines_fits(scaler: Scaler, repositories:
     assert size < most * 400 * 1024, size
     with pytest.raises(ClientError, match="Item size"):
         table.put_item(TableName=f"{NAME}-jobs", Item={**row, "known": {"S": known.text()}})
+
+
+def test_lease_of_a_table_is_one_listeners(scaler: Scaler) -> None:  # noqa: F811
+    jobs = Jobs(scaler.api("dynamodb"), f"{NAME}-jobs")
+    assert jobs.lead("keeper 1", "keeper ", "") == ""
+    jobs.note_listener("all that it knows")
+    note = jobs.lead("other 1", "other ", "")
+    assert note.startswith("keeper 1 ")
+    assert jobs.lead("keeper 2", "keeper ", "") == ""  # the next one of the same function
+    jobs.leave("keeper 1")
+    assert jobs.lead("other 1", "other ", note).startswith("keeper 2 ")
+    rows = jobs.rows()
+    assert (rows.listener, rows.unreadable) == ("all that it knows", 0)
+    jobs.leave("keeper 2")
+    assert [jobs.lead(each, "other ", "") for each in ("other 1", "other 2")] == ["", ""]
+    silent = jobs.lead("keeper 3", "keeper ", "")
+    assert jobs.lead("keeper 3", "keeper ", silent) == ""
 
 
 def test_messages_twice_ask_for_each_machine_once(listened: Listened) -> None:
@@ -225,6 +243,7 @@ def test_listener_goes_on_after_each_fault(listened: Listened, fault: str) -> No
 def test_next_listener_ends_the_session_of_a_killed_one(listened: Listened) -> None:
     service = listened.service
     killed = listener.Listener(listened.environment)
+    killed._end = time.time() + 60
     killed._begin()
     assert list(service.sessions) == service.opened
     service.assign(1)

@@ -15,6 +15,7 @@ import pytest
 
 from scaler import github, jobs, keeper, webhook
 from scaler.listening import listener, scale_set
+from scaler.listening.assigned_jobs import AssignedJobs
 from tests.fakes.aws.listened_world import ListenedWorld, Mess, MovingWorld, environment
 from tests.fakes.aws.runner_world import BOOT, MINUTE, NAME, Faults, Killed
 from tests.helpers.histories import histories
@@ -222,6 +223,50 @@ def test_offline_runners_are_asked_for_once_a_minute(monkeypatch: pytest.MonkeyP
             world.now = world.start + 10 * len(over) if len(over) < 6 else world.start + 65
             one._round()
     assert (over, machine.state) == (["InService"] * 6, "Terminating:Wait")
+
+
+def test_listener_that_read_no_table_leaves_what_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = ListenedWorld(0, Faults(0.0, (0.0, 0.0), 0.0), 0, SETS, Mess())
+    with on_clock_of(world, monkeypatch):
+        former, idle, next_one = (listener.Listener(SETS["small"]) for _ in range(3))
+        former._end = world.now + LIFE
+        assert former._leads()
+        assert former._attend()
+        former._jobs.leave(former._own)  # it is killed
+        assert idle._leads()
+        idle._close()
+        assert next_one._leads()
+        assert AssignedJobs.of(next_one._jobs.rows().listener).session == world.told["small"].session != ""
+
+
+@pytest.mark.parametrize("waits", ["ensure", "message"])
+def test_thread_that_outlives_its_listener_does_nothing(waits: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lambda froze it during a call, and lets it go on beside the next listener."""
+    world = ListenedWorld(0, Faults(0.0, (0.0, 0.0), 0.0), 1, SETS, Mess())
+    with on_clock_of(world, monkeypatch):
+        old, new = (listener.Listener(SETS["small"]) for _ in range(2))
+        old._end, new._end = world.now + LIFE, world.now + 2 * LIFE
+        call = getattr(old._set, waits)
+
+        def freeze(*given: Any) -> Any:
+            answer = call(*given)
+            world.now += LIFE
+            old._close()
+            assert new._leads()
+            assert waits == "ensure" or new._attend()
+            return answer
+
+        assert old._leads()
+        if waits == "message":
+            old._begin()
+            world.told["small"].messages.append((0.0, {"messageId": 1, "body": "[]", "statistics": {}}))
+        monkeypatch.setattr(old._set, waits, freeze)
+        assert not old._attend()
+        assert old._source.assigned.last == 0
+        row = AssignedJobs.of(new._jobs.rows().listener)
+        assert row.session == new._source.assigned.session == world.told["small"].session
+        old._close()
+        assert not old._leads()
 
 
 def test_failed_round_lets_the_next_listener_begin_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
