@@ -271,6 +271,13 @@ def test_message_of_an_unknown_kind_changes_no_job() -> None:
     assert known.jobs() == before
 
 
+def test_messages_with_equal_checksums_of_32_bits_differ() -> None:
+    known = AssignedJobs()
+    for number, assigned in ((84708, 1), (125000, 186)):  # crc32 is the same
+        known.take({"messageId": number, "statistics": {"totalAssignedJobs": assigned, "totalRunningJobs": 0}}, START)
+        assert len(known.jobs() or []) == assigned
+
+
 def test_numbers_beyond_any_set_are_bounded() -> None:
     known = AssignedJobs()
     known.take(message(1, 100_000, 0), START)
