@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -82,12 +83,21 @@ def test_stranger_neither_reads_nor_writes_in_the_registry() -> None:
     assert digest in _shown(address)
 
 
+@contextmanager
+def _reachable(tmp_path: Path) -> Iterator[None]:
+    """Open pytest's folders, which are closed to others, so that only the modes of `.slipway` keep a stranger out."""
+    for folder in (tmp_path, *tmp_path.parents[:3]):
+        if folder.is_relative_to(tempfile.gettempdir()) and folder != Path(tempfile.gettempdir()):
+            folder.chmod(0o755)
+    yield
+
+
 @pytest.fixture
-def clone(open_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Clone]:
+def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Clone]:
     """A checkout with a registry of its own, on a port of its own; its user has sourced `.slipway/env`."""
     monkeypatch.delenv("SLIPWAY_REGISTRY")
-    clone = make(open_folder)
-    with alone(clone.checkout, "test"):
+    clone = make(tmp_path)
+    with _reachable(tmp_path), alone(clone.checkout, "test"):
         port = free_port()
         monkeypatch.setattr(docker_registry, "PORTS", range(port, port + 50))
         part = docker_registry.get(clone.checkout)
