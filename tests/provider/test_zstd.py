@@ -422,8 +422,9 @@ def test_cancel_ends_the_push(maker: Maker) -> None:
 def test_signal_in_a_push_leaves_no_container(maker: Maker) -> None:
     """The registry says nothing, and so many layers wait for it that the push reads no other one."""
     own_store(maker.engine)
-    files = {"Dockerfile": "FROM scratch\n" + "".join(f"COPY {name} /\n" for name in "abcdefghij")}
-    maker.create({**files, **{name: name for name in "abcdefghij"}}, skipPush=True)
+    files = {name: f"{name} of {maker.name}" for name in "abcdefghij"}  # of no image that another test removes
+    files["Dockerfile"] = "FROM scratch\n" + "".join(f"COPY {name} /\n" for name in "abcdefghij")
+    maker.create(files, skipPush=True)
     image = str(maker.engine.images.get(f"{maker.name}:v1").id)
     with serve() as registry, ThreadPoolExecutor(1) as pool:
         registry.silent.set()
