@@ -19,9 +19,11 @@ import json
 import os
 import posixpath
 import re
+import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence, Set
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import IO, Any, Final, NamedTuple, Self, cast
 
 from containers.blob import BlobUnreadable
@@ -37,6 +39,8 @@ _LONGEST: Final = 4 << 20
 """Bytes of a line of an archive's headers: of padding, tar-split has 1 MiB in one, as base64."""
 _MOST: Final = 1 << 28
 """Bytes of all headers of an archive, compressed."""
+_ATTEMPTS, _PAUSE = 3, 0.5
+"""Of removing a container, and the seconds after each."""
 _FILE, _SEGMENT = 1, 2
 """Types of entries of tar-split (tar/storage/entry.go)."""
 _FULL: Final = re.compile("no space left|disk quota exceeded", re.IGNORECASE)
@@ -170,9 +174,21 @@ def _container(image: EngineImage, mounts: Mapping[str, str]) -> Iterator[_Copie
     try:
         yield copied
     finally:
-        query = {"force": "1", "v": "1"}
-        with suppress(SlipwayError), image.engine.request("DELETE", path, query=query, timeout=CONNECT_SECONDS):
+        _remove(image.engine, path)
+
+
+def _remove(engine: Engine, path: str) -> None:
+    """Remove a container. An engine may refuse that at first: the mounts of one that was just read may be in use."""
+    for _ in range(_ATTEMPTS):
+        try:
+            with engine.request("DELETE", path, query={"force": "1", "v": "1"}, timeout=CONNECT_SECONDS):
+                return
+        except EngineError as error:
+            if error.status == HTTPStatus.NOT_FOUND:
+                return
+        except SlipwayError:
             pass
+        time.sleep(_PAUSE)
 
 
 def _members(stream: IO[bytes]) -> Iterator[ImageFile]:

@@ -434,7 +434,7 @@ def test_signal_in_a_push_leaves_no_container(maker: Maker) -> None:
             time.sleep(0.05)
         maker.plugin.process.terminate()
         assert maker.plugin.process.wait(timeout=60) == 0
-        assert containers(maker, image) == []
+        assert [(each["State"], each["Status"], maker.plugin.stderr) for each in containers(maker, image)] == []
         registry.silent.clear()
         with pytest.raises(Failure):
             push_.result(timeout=20)

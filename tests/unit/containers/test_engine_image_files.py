@@ -70,6 +70,32 @@ def test_layers_that_are_not_there_come_of_a_saved_image(driver: Any, count: int
 
 
 @pytest.mark.parametrize(
+    ("refusals", "asked"),
+    [
+        ([EngineError(500, "unlinkat: device or resource busy"), Silent("busy")], 3),
+        ([EngineError(404, "No such container")], 1),
+        ([EngineError(403, "no deletions")] * 9, 3),
+    ],
+    ids=["busy", "gone", "refused"],
+)
+def test_container_that_the_engine_keeps_at_first_is_removed(
+    refusals: list[SlipwayError], asked: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Busy(Saving):
+        @contextmanager
+        def request(self, method: str, path: str, **given: object) -> Iterator[object]:
+            with super().request(method, path, **given) as answer:
+                if method == "DELETE" and refusals:
+                    raise refusals.pop(0)
+                yield answer
+
+    monkeypatch.setattr(image_files, "_PAUSE", 0)
+    engine = Busy(None, OVERLAY)
+    names(engine, [])
+    assert engine.requests.count("DELETE /containers/c") == asked
+
+
+@pytest.mark.parametrize(
     ("driver", "host"),
     [(None, "unix:///x"), ({"Name": "vfs", "Data": None}, "unix:///x"), (OVERLAY, "unix://pool")],
     ids=["containerd", "vfs", "several engines"],
