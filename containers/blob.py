@@ -21,7 +21,7 @@ _ESCAPE: Final = re.compile(
 )
 """An escape in a text of JSON; the group is half of a character, alone."""
 LIMIT: Final = 4 << 20
-"""Bytes of the largest document of an image."""
+"""Bytes of the largest manifest or other document: the limit that the specification names for manifests."""
 _BUFFER: Final = 1 << 20
 """Bytes of a blob that are read at once."""
 

@@ -20,6 +20,12 @@ def ending_signals() -> list[signal.Signals]:
     return [signal.SIGTERM, *([] if ignored else [signal.SIGHUP])]
 
 
+def end_quietly() -> None:
+    """Have Ctrl-C end this process without a traceback, as while it imports; until :func:`interrupt_on_signals`."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else it is ignored, as in a background job
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def interrupt_on_signals() -> None:
     """Have the ending signals raise KeyboardInterrupt. After one, only Ctrl-C does so again: the command is ending.
 

@@ -350,8 +350,8 @@ class Keeper:
         since = now - self._rules.boot
         old = {each.id for each in machines if each.started < since and not (each.gone or each.leaving)} - self._asked
         offline = [each for each in runners if each.machine in old and not (each.online or each.busy or each.unsure)]
-        asked = {each.machine: each for each in self._asked_for({each.machine: each.id for each in offline})}
-        return [asked.get(each.machine, each) for each in runners]
+        answers = {each.machine: each for each in self._asked_for({each.machine: each.id for each in offline})}
+        return [answers.get(each.machine, each) for each in runners]
 
     def _asked_for(self, numbers: Mapping[str, int]) -> list[Runner]:
         """Return the runners of some machines as GitHub has each; unsure are those of which it does not say now.

@@ -10,11 +10,10 @@ if sys.version_info < (3, 11):  # noqa: UP036 - this is where an older Python is
         how = "install the wheel again in an environment of one"
     sys.exit(f"slipway: Python {sys.version.split()[0]} is too old: 3.11 or newer is needed ({how})")
 
-import signal
+from containers.interruption import end_quietly
 
-if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # while it imports, Ctrl-C ends it without a traceback
+end_quietly()
 
-from toolchain.verbs import main
+from toolchain.verbs import main  # noqa: E402 - it takes a while
 
 sys.exit(main(sys.argv[1:]))

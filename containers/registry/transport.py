@@ -15,15 +15,13 @@ import requests
 from urllib3.exceptions import HTTPError, ProtocolError
 
 from containers.addresses.guarded_session import GuardedSession
+from containers.blob import LIMIT
 from containers.errors import SlipwayError, one_line
 from containers.registry import credentials
 from containers.registry.attempts import BUSY, Attempts
 from containers.registry.credentials import Login
 from containers.registry.logins import token_request
 from containers.registry.reference import on_loopback
-
-LIMIT: Final = 4 << 20
-"""Largest manifest or JSON response in bytes: the limit that the specification names for manifests."""
 
 _CHUNK: Final = 1 << 16
 """Bytes that are read at once."""

@@ -17,10 +17,9 @@ from toolchain.parts.part import Kind, Part, forget, recall, remember
 
 NAME: Final = "Python packages"
 _COMMAND: Final = """\
-import signal
+from containers.interruption import end_quietly
 
-if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # while it imports, Ctrl-C ends it without a traceback
+end_quietly()
 from cli.main import run
 
 run()

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 from components.runners.kubernetes import arc
 from components.runners.kubernetes.build_daemon import NAME
 from components.runners.kubernetes.isolation import LABELS
 from containers.errors import MALFORMED, one_line, printable
 from containers.image.gpu import kubectl, node_drivers
-from containers.image.gpu.kubectl import Item, Unanswered, UnknownKind, not_ready
+from containers.image.gpu.kubectl import Item, Unanswered, UnknownKind, age, not_ready
 from containers.image.gpu.node_labels import GPU
 from stacks.checks import drivers
 from stacks.checks.clusters import ARC_CONTROLLERS, ARC_WATCHED, CONTROLLER_GONE, serves
@@ -389,7 +389,7 @@ def _waiting(config: KubernetesRunnersConfig) -> Iterator[str]:
     spaces += [config.jobs_namespace] * config.job_pods
     pods = {space: _items(config, "pods", f"--namespace={space}") for space in spaces}
     for space, pod in ((space, pod) for space, items in pods.items() for pod in items):
-        if pod["status"].get("phase") == "Pending" and _age(pod) > PENDING_LIMIT:
+        if pod["status"].get("phase") == "Pending" and age(pod) > PENDING_LIMIT:
             yield f"{space}/{pod['metadata']['name']} has waited {_minutes(pod)}: {not_ready(pod)}"
     pod_names = {pod["metadata"]["name"] for pod in pods[config.namespace]}
     yield from _orphaned(config, pods[config.jobs_namespace] if config.job_pods else (), pod_names)
@@ -400,7 +400,7 @@ def _orphaned(config: KubernetesRunnersConfig, pods: Iterable[Item], pod_names: 
     """Look for pods of jobs whose runner is gone: ARC deletes those in its own namespace alone."""
     for pod in pods:
         name, runner = pod["metadata"]["name"], pod["metadata"].get("labels", {}).get("runner-pod")
-        if runner not in pod_names and _age(pod) > PENDING_LIMIT:
+        if runner not in pod_names and age(pod) > PENDING_LIMIT:
             yield (
                 f"{config.jobs_namespace}/{name} keeps its devices, and its runner is gone: the sweeper ends it within "
                 f"three minutes, else kubectl delete pod --namespace {config.jobs_namespace} {name}"
@@ -417,7 +417,7 @@ def _without_pod(config: KubernetesRunnersConfig, pod_names: Collection[str]) ->
                 f"{config.namespace}/{name} has failed, and takes a runner's place until it is deleted: {reason}; "
                 f"kubectl delete --namespace {config.namespace} {ARC_RUNNERS} {name}"
             )
-        elif status.get("phase") in {None, "", "Pending"} and name not in pod_names and _age(runner) > PENDING_LIMIT:
+        elif status.get("phase") in {None, "", "Pending"} and name not in pod_names and age(runner) > PENDING_LIMIT:
             yield f"{config.namespace}/{name} has waited {_minutes(runner)} and has no pod: {reason or _log(config)}"
 
 
@@ -438,7 +438,7 @@ def _replicas(config: KubernetesRunnersConfig) -> Iterator[str]:
         own = [pod for pod in pods if selected <= pod["metadata"].get("labels", {}).items()]
         if replica["status"].get("readyReplicas") or any(pod["status"].get("phase") == "Pending" for pod in own):
             continue
-        if _age(replica) > PENDING_LIMIT:
+        if age(replica) > PENDING_LIMIT:
             reason = next(filter(None, map(not_ready, own)), "its pod is not ready" if own else "it has no pod")
             yield f"{space}/{replica['metadata']['name']} does not work, so that other replicas build for it: {reason}"
 
@@ -455,9 +455,5 @@ def _known_items(config: KubernetesRunnersConfig, *words: str) -> list[Item]:
         return []
 
 
-def _age(item: Item) -> timedelta:
-    return datetime.now(UTC) - datetime.fromisoformat(item["metadata"]["creationTimestamp"])
-
-
 def _minutes(item: Item) -> str:
-    return f"{int(_age(item).total_seconds() // 60)} min"
+    return f"{int(age(item).total_seconds() // 60)} min"

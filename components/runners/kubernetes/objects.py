@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import posixpath
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pulumi
@@ -128,8 +128,8 @@ def _remove(config: KubernetesRunnersConfig, mark: str, manifest: Manifest, name
             return "one of this name is there, and not from this stack: remove it, or give another name"
         if "deletionTimestamp" in each["metadata"]:
             return "it is being deleted: run this again once it is gone"
-        made = each["metadata"]["creationTimestamp"]
-        why = f"is from {made}" if datetime.now(UTC) - datetime.fromisoformat(made) > _CUT_OFF_SINCE else ""
+        is_old = kubectl.age(each) > _CUT_OFF_SINCE
+        why = f"is from {each['metadata']['creationTimestamp']}" if is_old else ""
         if not why and manifest["kind"] == "Namespace" and (others := _others(config, name)):
             why = f"holds {others}"
         if why:
@@ -147,16 +147,16 @@ def _found(config: KubernetesRunnersConfig, kind: str, name: str, *within: str) 
     return kubectl.items(kind, where, *within, kubeconfig=config.kubeconfig, context=config.context)
 
 
-def _maker(found: kubectl.Item) -> str:
-    return str(found["metadata"].get("annotations", {}).get(MARK, ""))
+def _maker(item: kubectl.Item) -> str:
+    return str(item["metadata"].get("annotations", {}).get(MARK, ""))
 
 
 def _others(config: KubernetesRunnersConfig, space: str) -> str:
     """Return what is in a namespace in which the stack has made nothing yet, of all kinds."""
     cluster = {"kubeconfig": config.kubeconfig, "context": config.context}
     kinds = [kind for kind in kubectl.kinds(**cluster) if kind.partition(".")[0] != "events"]
-    found = kubectl.items(",".join(kinds), f"--namespace={space}", **cluster)
-    names = {f"{each['kind']} {each['metadata']['name']}" for each in found}
+    items = kubectl.items(",".join(kinds), f"--namespace={space}", **cluster)
+    names = {f"{each['kind']} {each['metadata']['name']}" for each in items}
     return ", ".join(sorted(names - _CLUSTERS))
 
 

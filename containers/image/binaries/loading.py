@@ -499,8 +499,8 @@ class _Resolution:
             for one in scope:
                 if one != path:
                     users[one].append(f"/{path}")
-        found = UndefinedSymbols(self._contents, self._environments, scopes, self._opened, self._incomplete)
-        for row in found.undefined():
+        lookup = UndefinedSymbols(self._contents, self._environments, scopes, self._opened, self._incomplete)
+        for row in lookup.undefined():
             names = row.names if row.whose else [name for name in row.names if not exceptions().brought(row.path, name)]
             of_torch = row.whose == "torch" and exceptions().is_optional(row.path, "libtorch.so")
             # A plugin that may lack any library may lack what none defines.

@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
@@ -104,6 +105,11 @@ def _printed(kubeconfig: str | None, context: str | None, seconds: int, *words: 
         reason = _reason(error)
         raise (UnknownKind if "the server doesn't have a resource type" in reason else Unanswered)(reason) from None
     return process.stdout
+
+
+def age(item: Item) -> timedelta:
+    """Return how long ago an object was made."""
+    return datetime.now(UTC) - datetime.fromisoformat(item["metadata"]["creationTimestamp"])
 
 
 def offered(node: Item, resource: str) -> int:

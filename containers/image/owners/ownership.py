@@ -68,8 +68,7 @@ def _are_builds_of_one(owners: Iterable[Owner]) -> bool:
     """Return whether distributions are builds of one package for the same use, as tensorflow and tensorflow-cpu.
 
     A package that requires one of them, as tf-keras does, brings it beside the other; so do MediaPipe and Ultralytics
-    with OpenCV. Not so builds for a GPU or for
-    another CUDA: what works by the one does not by the other.
+    with OpenCV. Not so builds for a GPU or for another CUDA: what works by the one does not by the other.
     """
     same = {(owner.manager, _BUILD.sub("", owner.name)) for owner in owners}
     return len(same) == 1 and all(owner.manager == "pip" for owner in owners)
