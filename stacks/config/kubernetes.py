@@ -12,7 +12,6 @@ from pydantic import (
     AfterValidator,
     BeforeValidator,
     Field,
-    PlainSerializer,
     ValidationInfo,
     field_validator,
     model_validator,
@@ -136,11 +135,6 @@ def _mirror(value: str) -> str:
     return value
 
 
-def _one_or_all(value: tuple[str, ...]) -> str | list[str]:
-    """Return what the state has: that of one service is no list there."""
-    return value[0] if len(value) == 1 else [*value]
-
-
 def _cpus(quantity: str) -> float:
     return int(quantity.removesuffix("m")) / (1000 if quantity.endswith("m") else 1)
 
@@ -158,7 +152,6 @@ Addresses = Annotated[
     tuple[str, ...],
     BeforeValidator(_listed, json_schema_input_type=str | tuple[str, ...]),
     AfterValidator(_with_ports),
-    PlainSerializer(_one_or_all),
 ]
 """An address for each replica of a service; one may be given without a list."""
 
@@ -262,7 +255,6 @@ class DaemonPoolConfig(PoolConfig):
         1,
         ge=1,
         le=64,
-        exclude_if=lambda value: value == 1,  # states from before there were several have no such input
         description="Daemons that share the stack's images with buildOn: runners, each with a pod, a volume and an "
         "address of its own.",
     )
@@ -293,7 +285,6 @@ class BuildServiceConfig(DaemonPoolConfig):
     )
     platforms: dict[Platform, DaemonPoolConfig] = Field(
         default_factory=dict,
-        exclude_if=lambda value: not value,  # as for replicas
         description="Daemons for another platform than the profile's, with the nodes of each: {linux/arm64: "
         "{nodeSelector: {acme.example/pool: builds-arm}}}.",
     )
@@ -470,7 +461,6 @@ class RunnerSetConfig(PoolConfig):
     max_runners: int = Field(4, ge=1, description="Most runners at once.")
     schedule: tuple[ScheduleConfig, ...] = Field(
         (),
-        exclude_if=lambda value: not value,  # states from before there was one have no such input
         description="Other minima by weekday and time. The greatest of those that hold counts, else minRunners.",
     )
     group: Line = Field("default", description="Runner group at GitHub.")
@@ -501,7 +491,6 @@ class RunnerSetConfig(PoolConfig):
     )
     docker_gpus: bool = Field(
         default=False,
-        exclude_if=lambda value: not value,  # states from before there was one have no such input
         description="Give the Docker daemon all GPUs of the node, for `docker run --device nvidia.com/gpu=all`. Its "
         "`dockerImage` has NVIDIA's nvidia-ctk, and each runner has all GPUs of a node.",
     )
@@ -566,7 +555,6 @@ class KubernetesRunnersConfig(SeveralSetsConfig, RunnerSetConfig):
     )
     pull_secrets: tuple[ObjectName, ...] = Field(
         (),
-        exclude_if=lambda value: not value,  # as for sets
         description="Secrets with registries' logins, in each namespace of these runners, by which pods pull their "
         "images. Those of ARC are in arc.values.",
         json_schema_extra=SENSITIVE,
@@ -583,7 +571,6 @@ class KubernetesRunnersConfig(SeveralSetsConfig, RunnerSetConfig):
     )
     job_pods: bool = Field(
         default=False,
-        exclude_if=lambda value: not value,  # states from before there were any have no such input
         description="Run each job in a pod of its own, with the image of its `container:` and the profile's devices. "
         "Its runner has no GPU and no Docker daemon. Jobs without a `container:` fail.",
     )
@@ -601,7 +588,6 @@ class KubernetesRunnersConfig(SeveralSetsConfig, RunnerSetConfig):
     validation: ValidationConfig | None = Field(None, description="GPU checks of an image, run on the cluster.")
     sets: dict[Annotated[Label, AfterValidator(_scale_set)], RunnerSetConfig] = Field(
         default_factory=dict,
-        exclude_if=lambda value: not value,  # states from before there were several have no such input
         description='Several scale sets in place of the one: {small: {cpu: "2"}, h100: {profile: eks-p5, gpus: 1}}. '
         "Jobs choose one by its name. What a set leaves out is as given beside `sets`.",
     )

@@ -4,8 +4,7 @@ No commit before an upgrade built with the new release, so the history says noth
 upgrade --write`` writes down the commit of each image that the new release builds as before, and its tag stays.
 Each line has a stack, a published name, a fingerprint, a commit, the tag's suffix, and the image's repository. A line
 counts while the fingerprint is built for the suffix: by the stack in that repository, or by another one or elsewhere,
-as after a rename, if no line has the tag for another image, in whatever registry. Lines of older releases lack the
-repository, or have neither. Without a suffix, they count for their stack.
+as after a rename, if no line has the tag for another image, in whatever registry.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 FILE: Final = "stacks/commits.txt"
-_LINE: Final = re.compile(r"([A-Za-z0-9_.-]+) ([a-z0-9._-]+) ([0-9a-f]{64}) ([0-9a-f]{7,40})(?: (\S+)(?: (\S+))?)?")
+_LINE: Final = re.compile(r"([A-Za-z0-9_.-]+) ([a-z0-9._-]+) ([0-9a-f]{64}) ([0-9a-f]{7,40}) (\S+) (\S+)")
 
 
 def of_stack(stack: str, suffixes: Mapping[str, str], root: Path, repository: str) -> dict[tuple[str, str], str]:
@@ -35,9 +34,6 @@ def of_stack(stack: str, suffixes: Mapping[str, str], root: Path, repository: st
     return {
         (name, fingerprint): commit
         for owner, name, fingerprint, commit, suffix, place in matches
-        if suffix in {None, suffixes.get(name)}
-        and (
-            (owner == stack and (not suffix or place == f"{repository}/{name}"))
-            or (suffix and len(tagged[name, commit, suffix]) == 1)
-        )
+        if suffix == suffixes.get(name)
+        and ((owner == stack and place == f"{repository}/{name}") or len(tagged[name, commit, suffix]) == 1)
     }

@@ -171,12 +171,10 @@ class ArcValuesConfig(Model):
 
     controller: dict[str, Any] = Field(
         default_factory=dict,
-        exclude_if=lambda value: not value,
         description="Values of gha-runner-scale-set-controller: {priorityClassName: system-cluster-critical}.",
     )
     runners: dict[str, Any] = Field(
         default_factory=dict,
-        exclude_if=lambda value: not value,
         description="Values of gha-runner-scale-set, for each set: {proxy: {https: {url: http://proxy.example:3128}}}.",
     )
 

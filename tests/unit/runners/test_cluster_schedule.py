@@ -43,11 +43,6 @@ def program(own: KubernetesRunnersConfig) -> dict[str, str]:
     return {each["name"]: each["value"] for each in container["env"]}
 
 
-def test_runners_without_one_have_the_inputs_of_before() -> None:
-    """A state from before there were schedules differs in nothing."""
-    assert "schedule" not in config().model_dump(by_alias=True)
-
-
 def test_minimum_is_that_of_ec2_at_each_time() -> None:
     """Random schedules and times, many of them in the hours in which clocks change, in five zones."""
     draw = random.Random(48)

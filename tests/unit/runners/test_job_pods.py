@@ -221,8 +221,7 @@ def test_docker_gpus_that_are_not_all_its_own_are_refused(values: dict[str, Any]
     assert caught.value.errors()[0]["msg"].removeprefix("Value error, ") == line
 
 
-def test_stack_without_job_pods_is_as_before() -> None:
+def test_stack_without_job_pods_has_one_namespace() -> None:
     config = runners(jobPods=False)
-    assert "jobPods" not in config.model_dump(mode="json", by_alias=True)
     assert config.jobs_namespace == config.namespace
     assert runner_of(config)["automountServiceAccountToken"] is False

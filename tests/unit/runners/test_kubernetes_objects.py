@@ -580,12 +580,3 @@ def test_checks_several_mistakes_are_reported_at_once(tmp_path: Path) -> None:
         "slipway:runners.validation.image",
         "slipway:runners.validation.image",
     ]
-
-
-def test_service_without_replicas_has_the_inputs_of_old_states() -> None:
-    dumped = runners(build={"address": "a.example:1"}).model_dump(mode="json", by_alias=True, exclude_none=True)
-    assert dumped["build"]["address"] == "a.example:1"
-    assert "replicas" not in dumped["build"]
-    several = runners(build={"replicas": 2}).model_dump(mode="json", by_alias=True, exclude_none=True)
-    assert several["build"]["replicas"] == 2
-    assert "address" not in several["build"]

@@ -216,21 +216,3 @@ def test_parts_of_gpus_may_be_more_than_the_gpus() -> None:
         {"kind": "kubernetes", "github": GITHUB, "profile": "eks-p5", "gpuResource": GPU}
     )
     assert usual.resources == usual.devices
-
-
-def test_keys_that_older_states_lack_are_inputs_if_given() -> None:
-    """Else each key that a release adds would replace what runs."""
-    known = {"schedule", "jobPods", "sets"}, {"replicas", "platforms"}
-    schedule = [{"minRunners": 1, "days": ["sun"]}]
-    pools = {"linux/arm64": {"nodeSelector": POOL}}
-    for given, expected in (
-        ({"sets": {}, "build": {}}, (set(), set())),
-        ({"sets": {}, "build": {"replicas": 1}, "jobPods": False, "schedule": []}, (set(), set())),
-        ({"sets": {}, "build": {"replicas": 2}, "schedule": schedule}, ({"schedule"}, {"replicas"})),
-        (
-            {"sets": {"a": {}, "b": {}}, "build": {"platforms": pools}, "jobPods": True},
-            ({"sets", "jobPods"}, {"platforms"}),
-        ),
-    ):
-        inputs = runners(**given).model_dump(mode="json", by_alias=True)
-        assert (known[0] & inputs.keys(), known[1] & inputs["build"].keys()) == expected
