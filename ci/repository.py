@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import base64
 import os
-import subprocess
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
 from containers.child_environment import NETWORK_SECONDS, child_environment
+from containers.child_program import run_program
 from containers.errors import SlipwayError, one_line
 from stacks.identity.git import git
 from toolchain.checkout import Checkout
@@ -73,15 +73,8 @@ def run(root: Path, *words: str, stdin: str = "", variables: Mapping[str, str] |
     Raises:
         SlipwayError: git fails; with the last line of its error.
     """
-    completed = subprocess.run(
-        ["git", "-C", str(root), *words],
-        input=stdin,
-        capture_output=True,
-        text=True,
-        env=child_environment("git", **(variables or {})),
-        check=False,
-        timeout=NETWORK_SECONDS,
-    )
+    environment = child_environment("git", **(variables or {}))
+    completed = run_program(["git", "-C", str(root), *words], NETWORK_SECONDS, env=environment, stdin=stdin)
     if completed.returncode:
         raise SlipwayError(f"git {words[0]}: {one_line(completed.stderr.strip().rpartition(chr(10))[2])}")
     return completed.stdout.strip()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from containers.child_environment import NETWORK_SECONDS, child_environment
+from containers.child_environment import NETWORK_SECONDS
+from containers.child_program import run_program
 from containers.errors import SlipwayError
 
 
@@ -16,15 +17,8 @@ def run_pulumi(words: list[str], stack: str, root: Path, needed: str) -> subproc
         SlipwayError: Pulumi cannot be run.
     """
     try:
-        return subprocess.run(
-            ["pulumi", "stack", *words, "--stack", stack, "--non-interactive"],
-            cwd=root,
-            capture_output=True,
-            text=True,
-            stdin=subprocess.DEVNULL,
-            check=False,
-            env=child_environment("pulumi"),
-            timeout=NETWORK_SECONDS,
+        return run_program(
+            ["pulumi", "stack", *words, "--stack", stack, "--non-interactive"], NETWORK_SECONDS, cwd=root
         )
     except OSError as error:
         raise SlipwayError(

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from containers.child_environment import child_environment
+from containers.child_program import run_program
 from containers.errors import MALFORMED, one_line
 
 ENVIRONMENT: Final = "publish"
@@ -59,15 +60,8 @@ class Step:
         """Return what is missing on one line; empty if all is there. Nothing is changed."""
         program = self.question[0]
         try:
-            done = subprocess.run(
-                self.question,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                errors="replace",
-                env=child_environment("github init" if program == "sh" else program, GH_HOST=_HOST),
-                timeout=_SECONDS,
-                check=False,
-            )
+            environment = child_environment("github init" if program == "sh" else program, GH_HOST=_HOST)
+            done = run_program(self.question, _SECONDS, env=environment)
             if done.returncode:
                 lines = (done.stderr.strip() or done.stdout.strip() or "it fails").splitlines()
                 # `gcloud`, `az` and `gh` print the mistake first, and then some lines of advice.

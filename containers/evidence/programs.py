@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from containers.child_environment import child_environment
+from containers.child_program import run_program
 from containers.errors import SlipwayError, one_line
 from containers.registry import credentials
 from containers.registry.credentials import Login
@@ -54,17 +55,8 @@ def run(
     with tempfile.TemporaryDirectory(prefix="slipway-", dir=folder) as config:
         Path(config, "config.json").write_text(configuration, encoding="utf-8")
         try:
-            completed = subprocess.run(
-                words,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                env={**child_environment(words[0]), **variables, "DOCKER_CONFIG": config},
-                cwd=folder,
-                timeout=_TIMEOUT,
-                check=False,
-            )
+            environment = {**child_environment(words[0]), **variables, "DOCKER_CONFIG": config}
+            completed = run_program(words, _TIMEOUT, env=environment, cwd=folder)
         except FileNotFoundError:
             raise SlipwayError(f"{subject}: {missing(words[0])}") from None
         except subprocess.TimeoutExpired:

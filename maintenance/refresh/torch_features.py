@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from containers.child_environment import NETWORK_SECONDS, child_environment
+from containers.child_program import run_program
 from containers.image.gpu.release_order import order
 from stacks.config.stack_file import ROOT
 from stacks.versions import tables
@@ -41,14 +42,7 @@ def row(python: str) -> Row:
     """Return what a Python's torch has. Raises SystemExit: torch cannot be imported there."""
 
     def output(*command: str) -> str:
-        done = subprocess.run(
-            [python, *command],
-            capture_output=True,
-            text=True,
-            check=False,
-            env=child_environment("python"),
-            timeout=NETWORK_SECONDS,
-        )
+        done = run_program([python, *command], NETWORK_SECONDS, env=child_environment("python"))
         if done.returncode:
             raise SystemExit(f"refresh: {python} has no torch that works: {done.stderr.strip()}; nothing was written")
         return done.stdout.strip()
@@ -76,12 +70,7 @@ def installed(release: str, folder: Path) -> str:
         f"torch=={release}",
         "numpy",
     ]
-    if subprocess.run(
-        command,
-        check=False,
-        env=child_environment("pip"),
-        timeout=NETWORK_SECONDS,
-    ).returncode:
+    if subprocess.run(command, check=False, env=child_environment("pip"), timeout=NETWORK_SECONDS).returncode:
         raise SystemExit(f"refresh: torch {release} cannot be installed; nothing was written")
     return python
 

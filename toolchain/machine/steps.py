@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from containers.child_environment import child_environment
+from containers.child_program import run_program
 from toolchain.machine.toolchain_error import ToolchainError
 
 HEARTBEAT_SECONDS: Final = 20.0
@@ -186,17 +187,7 @@ def output(
     Raises ToolchainError with its last line if it fails, is missing or does not end within `timeout` seconds.
     """
     try:
-        done = subprocess.run(
-            [str(word) for word in argv],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            env=child_environment(argv[0]) if env is None else env,
-            cwd=cwd,
-            timeout=timeout,
-            check=False,
-        )
+        done = run_program(argv, timeout, env=env, cwd=cwd)
     except OSError as error:
         raise ToolchainError(f"`{argv[0]}`: {error.strerror}") from None
     except subprocess.TimeoutExpired:

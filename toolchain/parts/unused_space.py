@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from containers.child_environment import child_environment
+from containers.child_program import run_program
 from containers.interruption import remove_folder
 from containers.registry.reference import Reference
 from toolchain import json_answer
@@ -45,16 +46,7 @@ def folder_size(folder: Path) -> int:
     command = ["du", "--summarize", "--one-file-system", "--block-size=1", str(folder)]
     try:
         # It fails where a file goes in the meantime, and says the size nonetheless.
-        done = subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            env=child_environment("du"),
-            timeout=300,
-            check=False,
-        )
-        return int(done.stdout.split()[0])
+        return int(run_program(command, 300).stdout.split()[0])
     except (OSError, subprocess.TimeoutExpired, ValueError, IndexError):
         return 0
 
