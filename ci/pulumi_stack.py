@@ -73,7 +73,8 @@ class Stack:
 
         Without ``attesting``, targets are neither signed nor attested.
         """
-        return self._run("up", "--yes", "--skip-preview", *_only(targets, attesting=attesting))
+        words = self._words("up", "--yes", "--skip-preview", *_only(targets, attesting=attesting))
+        return pulumi_process.run(words, self._variables, self._checkout.root)
 
     def preview(self, targets: Iterable[str]) -> tuple[int, str]:
         """Run a preview, print its output, and return its exit status and output."""
@@ -108,9 +109,6 @@ class Stack:
         file = self._configuration.with_suffix(".json")
         write(file, json.dumps(state))
         self._output("stack", "import", "--file", str(file))
-
-    def _run(self, *words: str) -> int:
-        return pulumi_process.run(self._words(*words), self._variables, self._checkout.root)
 
     def _words(self, verb: str, *words: str) -> list[str]:
         return ["pulumi", verb, "--stack", self._name, "--config-file", str(self._configuration), *words]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from containers.image.binaries.plugins import Plugin
@@ -42,13 +42,10 @@ def rows(plugins: Sequence[Plugin]) -> Iterator[tuple[str, str]]:
 
 def described(plugin: Plugin) -> str:
     """Return a plugin's file and what it needs beside the C library, as words."""
-    needs = ", ".join(f"{name} ({path or 'not found'})" for name, path in _beside_glibc(plugin.needs).items())
+    needed = ((name, path) for name, path in plugin.needs.items() if not _OF_GLIBC.fullmatch(name))
+    needs = ", ".join(f"{name} ({path or 'not found'})" for name, path in needed)
     state = "" if plugin.loads else ", which does not load"
     return f"{plugin.file}{state}" + (f", needs {needs}" if needs else "")
-
-
-def _beside_glibc(needs: Mapping[str, str]) -> dict[str, str]:
-    return {name: path for name, path in needs.items() if not _OF_GLIBC.fullmatch(name)}
 
 
 def _networks(opened: Sequence[Plugin]) -> str:

@@ -112,7 +112,8 @@ def update(
     for warning in warnings:
         print(f"warning: {warning}", file=sys.stderr)
     changes = list(_changes(before, current, tables_before, tables, anew=anew))
-    yield from changes or [_unchanged(anew=anew)]
+    advice = "" if anew else "; `slipway lock --upgrade` takes what is newest now"
+    yield from changes or [f"{lock.FILE}: nothing new to lock{advice}"]
     if lookups.left:
         lines = (f"{name} is left as it was: {reason}" for name, reason in lookups.left.items())
         raise SlipwayError("\n".join(lines))
@@ -126,10 +127,6 @@ def _newly_locked(graphs: Iterable[Graph], parents: Iterable[str]) -> Iterator[s
             f"{names}: locked for the first time: what stands on it is built anew, in all stacks; "
             "`slipway lock --packages` locks added packages alone"
         )
-
-
-def _unchanged(*, anew: bool) -> str:
-    return f"{lock.FILE}: nothing new to lock" + ("" if anew else "; `slipway lock --upgrade` takes what is newest now")
 
 
 def _changes(

@@ -155,7 +155,9 @@ class EcrRegistry(Registry):
             name=f"{Reference(args.repository).path}/{image}",
             **mutability,
             image_scanning_configuration={"scan_on_push": True},
-            encryption_configurations=[encryption(args.kms_key)],
+            encryption_configurations=[
+                {"encryption_type": "KMS", "kms_key": args.kms_key} if args.kms_key else {"encryption_type": "AES256"}
+            ],
             force_delete=args.force_delete,
             opts=self._opts,
         )
@@ -163,11 +165,6 @@ class EcrRegistry(Registry):
         aws.ecr.LifecyclePolicy(
             f"{self._name}-{image}", repository=repository.name, policy=json.dumps(policy), opts=self._opts
         )
-
-
-def encryption(kms_key: str | None) -> aws.ecr.RepositoryEncryptionConfigurationArgsDict:
-    """Return a repository's encryption: with the given KMS key, else AES-256 with AWS's key."""
-    return {"encryption_type": "KMS", "kms_key": kms_key} if kms_key else {"encryption_type": "AES256"}
 
 
 def lifecycle(newest: int, manifests: int = 1, *, signed: bool = False) -> dict[str, Any]:

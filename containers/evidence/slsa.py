@@ -100,14 +100,17 @@ def predicate(ref: str, build: Build, source: Mapping[str, Any], login: Login | 
             "internalParameters": {
                 "builderPlatform": contents["platform"],
                 "engine": build.engine,
-                **({"engines": [_without_user(engine) for engine in build.engines]} if build.engines else {}),
+                **({"engines": [re.sub(r"://[^/]*@", "://", each) for each in build.engines]} if build.engines else {}),
                 "ref": source["ref"],
                 "uncommitted": source["uncommitted"],
                 "files": dict(contents["files"]),
             },
             "resolvedDependencies": git_source
             + [_parent(parent, contents["platform"]) for parent in build.parents.values() if parent != "scratch"]
-            + [_source(uri, commit) for uri, commit in build.sources.items()],
+            + [
+                {"uri": uri, **({"digest": {"gitCommit": commit}} if commit else {})}
+                for uri, commit in build.sources.items()
+            ],
         },
         "runDetails": {
             "builder": {"id": build.builder},
@@ -158,11 +161,6 @@ def _parent(reference: str, platform: str) -> dict[str, Any]:
     return dependency
 
 
-def _source(uri: str, commit: str) -> dict[str, Any]:
-    """Return a git source with its commit, if that is known."""
-    return {"uri": uri, **({"digest": {"gitCommit": commit}} if commit else {})}
-
-
 def builder(signing: ImageSigning) -> str:
     """Return the builder's id: without a key, the identity that the certificate proves; with one, the job's workflow.
 
@@ -184,11 +182,6 @@ def engine(build_on: str, engines: Sequence[str] = ()) -> str:
     addresses = engines or [os.environ.get("DOCKER_HOST", "unix://")]
     here = all(address.startswith("unix://") for address in addresses)
     return _THIS_MACHINE if build_on == "engine" and here else _ELSEWHERE
-
-
-def _without_user(address: str) -> str:
-    """Return an engine's address without who logs in there."""
-    return re.sub(r"://[^/]*@", "://", address)
 
 
 def _invocation() -> str:

@@ -199,7 +199,9 @@ class Transport:
         """Return the ``Authorization`` header that answers a 401 (distribution specification, token authentication)."""
         login = self._login or credentials.of_machine(self.host)
         identity = login.identity_token if login else ""
-        basic = _basic(login) if login and login.username and not identity else ""
+        basic = ""
+        if login and login.username and not identity:
+            basic = "Basic " + base64.b64encode(f"{login.username}:{login.password}".encode()).decode("ascii")
         scheme, _, rest = challenge.partition(" ")
         if scheme.lower() != "bearer":
             self.refused = bool(basic)  # if the registry answers 401 to it
@@ -269,10 +271,6 @@ def _token(body: bytes) -> str:
         return token_request.token(content.get("token") or content["access_token"])
     except (ValueError, KeyError, AttributeError, RecursionError):
         raise ValueError("its token server sent no token") from None
-
-
-def _basic(login: Login) -> str:
-    return "Basic " + base64.b64encode(f"{login.username}:{login.password}".encode()).decode("ascii")
 
 
 def reason(error: Exception) -> str:

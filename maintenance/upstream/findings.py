@@ -100,16 +100,13 @@ def _finding(row: Row, files: UpstreamFiles) -> Finding:
     places = files.matching(row.path)
     if not places:
         return Finding(row, None, _gone(row.path, files))
-    results = [_in_file(row, path, files.content(path)) for path in places] if _looks_inside(row) else []
+    looks_inside = row.pattern or row.absent or row.variable or row.symbol or row.requires is not None
+    results = [_in_file(row, path, files.content(path)) for path in places] if looks_inside else []
     if row.absent:
         results.sort(key=lambda finding: not finding.missing)
     else:
         results.sort(key=lambda finding: bool(finding.missing))
     return results[0] if results else Finding(row, None, "")
-
-
-def _looks_inside(row: Row) -> bool:
-    return bool(row.pattern or row.absent or row.variable or row.symbol or row.requires is not None)
 
 
 def _gone(path: str, files: UpstreamFiles) -> str:

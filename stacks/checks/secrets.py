@@ -39,9 +39,10 @@ def check_clear_text(written: Mapping[str, Any], where: str) -> None:
     for path in secret_keys():
         for path_below in _clear_text(written, path.split(".")):
             key = f"{NAMESPACE}:{path_below.removeprefix('.')}"
+            quoted = f"'{key}'" if '"' in key else key
             raise SlipwayError(
                 f"{where}: {key}: is in clear text in the stack's file: remove it there (and change it, if it "
-                f"was committed), then `pulumi config set --secret --path {_quoted(key)}`"
+                f"was committed), then `pulumi config set --secret --path {quoted}`"
             )
     kept = (*secret_keys(), *_HIDDEN)
     for parts in _encrypted(written):
@@ -77,8 +78,3 @@ def _clear_text(value: Any, parts: Sequence[str]) -> Iterator[str]:
         for name in names:
             key = f'["{name}"]' if "." in name else f".{name}"
             yield from (f"{key}{rest}" for rest in _clear_text(value[name], parts[1:]))
-
-
-def _quoted(key: str) -> str:
-    """Return a key as a word of a shell."""
-    return f"'{key}'" if '"' in key else key

@@ -36,7 +36,7 @@ from stacks.config.model import (
     form,
     refuse_unread,
 )
-from stacks.config.values import Driver, Labels, Platform
+from stacks.config.values import Driver, Labels, Platform, listed
 from stacks.versions.nodes import EFA, INFINIBAND, check_count, node
 
 RUNNER_REQUESTS = ("4", "16Gi")
@@ -116,10 +116,6 @@ def _free_namespace(value: str) -> str:
     return value
 
 
-def _listed(value: Any) -> Any:
-    return value if isinstance(value, list | tuple) else [value]
-
-
 def _with_ports(value: tuple[str, ...]) -> tuple[str, ...]:
     for address in value:
         if ":" not in check_host(address):
@@ -143,14 +139,9 @@ def _gib(quantity: str) -> float:
     return float(quantity[:-2]) * 1024.0 ** ("Ki", "Mi", "Gi", "Ti").index(quantity[-2:]) / 1024**2
 
 
-def _ending(*parts: str | int) -> str:
-    """Return the ending of names: of several parts, those that say something."""
-    return "-".join(str(part) for part in parts if part)
-
-
 Addresses = Annotated[
     tuple[str, ...],
-    BeforeValidator(_listed, json_schema_input_type=str | tuple[str, ...]),
+    BeforeValidator(listed, json_schema_input_type=str | tuple[str, ...]),
     AfterValidator(_with_ports),
 ]
 """An address for each replica of a service; one may be given without a list."""
@@ -791,11 +782,12 @@ class KubernetesRunnersConfig(SeveralSetsConfig, RunnerSetConfig):
     @property
     def replicas(self) -> tuple[Replica, ...]:
         """The daemons of the build service, the profile's platform first."""
-        return tuple(
-            Replica(platform, pool, number, _ending("" if pool is self.build else architecture(platform), number))
-            for platform, pool in self.build_pools.items()
-            for number in range(pool.replicas)
-        )
+        replicas: list[Replica] = []
+        for platform, pool in self.build_pools.items():
+            of_pool = [] if pool is self.build else [architecture(platform)]
+            endings = ("-".join([*of_pool, *([str(number)] if number else [])]) for number in range(pool.replicas))
+            replicas += [Replica(platform, pool, number, ending) for number, ending in enumerate(endings)]
+        return tuple(replicas)
 
     @property
     def unpooled(self) -> tuple[str, ...]:

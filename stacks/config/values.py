@@ -174,7 +174,8 @@ def _engine_address(value: str) -> str:
     return value
 
 
-def _listed(value: Any) -> Any:
+def listed(value: Any) -> Any:
+    """Return a text as a list of it alone."""
     return [value] if isinstance(value, str) else value
 
 
@@ -190,7 +191,7 @@ Engine = Annotated[str, AfterValidator(_engine_address)]
 """The address of a Docker engine."""
 
 Engines = Annotated[
-    tuple[Engine, ...], AfterValidator(_pool), BeforeValidator(_listed, json_schema_input_type=str | tuple[str, ...])
+    tuple[Engine, ...], AfterValidator(_pool), BeforeValidator(listed, json_schema_input_type=str | tuple[str, ...])
 ]
 """The engines that share a platform's images; one may be given without a list."""
 

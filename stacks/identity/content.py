@@ -123,17 +123,15 @@ class Content:
             "files": self.listing,
             "args": self.args,
             "parents": {
-                name: {**parent.model_dump(mode="json"), **self._other_facts(name)}
+                name: parent.model_dump(mode="json")
+                # Of another stack's parent, its images decide.
+                | {image: content.facts for image, content in self.others.get(name, {}).items()}
                 for name, parent in self.parents.items()
             },
             "platform": self.spec.platform,
             "labels": dict(self.labels),
             "suffix": self.spec.suffix.model_dump(mode="json"),
         }
-
-    def _other_facts(self, argument: str) -> dict[str, Any]:
-        """Return what decides a parent of another stack, by its images."""
-        return {name: content.facts for name, content in self.others.get(argument, {}).items()}
 
     @cached_property
     def folder(self) -> str:

@@ -31,7 +31,10 @@ def with_copies(plan: Plan) -> Plan:
     places = _places(plan)
 
     def built(image: PlannedImage, engine: Identity) -> PlannedImage:
-        names = {name: _name(name, places[name], engine) for name in (image.spec.name, *_made_of(image))}
+        names = {
+            name: name if engine == next(iter(places[name])) else f"{name}-{architecture(places[name][engine])}"
+            for name in (image.spec.name, *_made_of(image))
+        }
         return replace(image, content=_renamed(image.content, names, places[image.spec.name][engine]))
 
     return replace(
@@ -59,11 +62,6 @@ def _made_of(image: PlannedImage) -> set[str]:
     """Return the names of the images that the build of an image, or of its checks, reads."""
     checks = image.content.checks
     return {*image.siblings.values(), *(checks.siblings.values() if checks else ())} - {image.spec.name}
-
-
-def _name(name: str, places: Mapping[Identity, str], engine: Identity) -> str:
-    """Return the name of an image on an engine."""
-    return name if engine == next(iter(places)) else f"{name}-{architecture(places[engine])}"
 
 
 def _renamed(content: Content, names: Mapping[str, str], platform: str) -> Content:

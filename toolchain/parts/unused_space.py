@@ -196,7 +196,9 @@ def prune(checkout: Checkout, *, delete: bool, as_json: bool = False) -> int:
     texts = states(checkout)
     named = "\n".join(texts.values())
     contexts = [each for each in sorted((checkout.state / CONTEXTS).glob("*")) if each.name not in named]
-    registry, images = _registry(checkout, named), _images(checkout, named)
+    runs = docker_registry.own_address(checkout) is not None
+    registry = RegistryContent(docker_registry.storage(checkout), named) if runs else None
+    images = None if docker_engine.daemon(checkout).pid() is None else _unnamed_images(checkout, named)
     has_images = _IMAGE in named
     unused: dict[str, Any] = {
         "contexts": {"count": len(contexts), "bytes": sum(map(folder_size, contexts))},
@@ -282,15 +284,6 @@ def _without_file(checkout: Checkout, texts: Mapping[str, str]) -> list[str]:
     """Return the stacks with images in their state and no file."""
     stacks = [name for name, text in texts.items() if _IMAGE in text]
     return [name for name in stacks if not (checkout.root / "stacks" / f"Pulumi.{name}.yaml").exists()]
-
-
-def _registry(checkout: Checkout, named: str) -> RegistryContent | None:
-    running = docker_registry.own_address(checkout) is not None
-    return RegistryContent(docker_registry.storage(checkout), named) if running else None
-
-
-def _images(checkout: Checkout, named: str) -> dict[str, str] | None:
-    return None if docker_engine.daemon(checkout).pid() is None else _unnamed_images(checkout, named)
 
 
 def _delete_images(checkout: Checkout, images: Iterable[str], since: Iterable[str]) -> None:

@@ -57,7 +57,8 @@ class Digests:
             try:
                 return self._digest(context, dockerfile, ignored)
             except OSError as error:
-                raise SlipwayError(f'unable to hash build context "{context}": {_reason(error)}') from error
+                reason = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+                raise SlipwayError(f'unable to hash build context "{context}": {reason}') from error
             except PatternError as error:
                 raise SlipwayError(f'unable to hash build context "{context}": {error}') from error
 
@@ -164,7 +165,3 @@ def _parent(path: str) -> str:
     if not path or last == "..":
         return f"{path}/..".removeprefix("/")
     return parent
-
-
-def _reason(error: OSError) -> str:
-    return f"{error.filename}: {error.strerror}" if error.filename else str(error)

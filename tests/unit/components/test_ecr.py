@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from components.registry.ecr_registry import ATTACHED, encryption, lifecycle, manifests
+from components.registry.ecr_registry import ATTACHED, lifecycle, manifests
 from policies.stack_rules import RULES, Resource
 from stacks.config.gates.inspection_gate import InspectionConfig
 from stacks.config.gates.vulnerabilities import VulnerabilitiesConfig
@@ -235,8 +235,3 @@ def test_ecr_policy_counts_manifests_of_a_version() -> None:
         scanned = replace(plan, config=signed().config.model_copy(update=rules))
         assert {*manifests(scanned, product=False).values()} == {2 * each + 2}
     assert manifests(signed(), product=True) == {name: 2 * count for name, count in products.items()}
-
-
-def test_ecr_encryption_without_a_key_is_of_aws() -> None:
-    assert encryption(None) == {"encryption_type": "AES256"}
-    assert encryption(KEY) == {"encryption_type": "KMS", "kms_key": KEY}
