@@ -103,17 +103,12 @@ def _is_ours(path: Path) -> bool:
 def files(
     plan: Plan, image: PlannedImage, *, owner: tuple[int, int], gpus: bool = True, host: bool = False
 ) -> dict[str, str]:
-    """Return the files by name.
+    """Return the files by name; the service ``train`` runs ``image``.
 
-    Args:
-        plan: the stack.
-        image: which of its images the service ``train`` runs.
-        owner: user id and group id that the containers run as.
-        gpus: reserve all of the machine's GPUs; without, services run on CPUs.
-        host: share the machine's network, in place of one of the containers' own.
+    ``owner`` are the user id and group id that the containers run as. With ``gpus``, all of the machine's are reserved.
+    With ``host``, they share the machine's network, in place of one of their own.
 
-    Raises:
-        SlipwayError: ``host`` is given in WSL, where the engine has another network than this machine.
+    Raises SlipwayError: ``host`` is given in WSL, where the engine has another network than this machine.
     """
     if host and _is_wsl():
         raise SlipwayError("--host-network: in WSL the engine's network is not this machine's; publish ports instead")

@@ -87,9 +87,7 @@ WITHHELD: Final = "SLIPWAY_WITHHELD"
 def child_environment(program: str | PurePath, **variables: str) -> dict[str, str]:
     """Return the environment of a program: of this process's variables those that it needs, and ``variables``.
 
-    Args:
-        program: its name or path, or a row of :data:`PROGRAMS`.
-        variables: what it gets besides, which may be secrets.
+    ``program`` is its name or path, or a row of :data:`PROGRAMS`. The further variables may be secrets.
     """
     row = PROGRAMS.get(PurePath(program).name)
     names = re.compile(f"{_EVERY}|{row}" if row else _EVERY)

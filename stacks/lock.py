@@ -173,17 +173,12 @@ def is_address(text: str) -> bool:
 
 
 def write(root: Path, locked: Mapping[str, str], refresh: str | None = None, tables: Tables = _NO_TABLES) -> None:
-    """Write the lock, sorted, in one step.
+    """Write the lock, sorted, in one step: see :func:`read` and :func:`read_tables`.
 
-    Args:
-        root: the checkout.
-        locked: see :func:`read`.
-        refresh: the date of the last refresh, if there was one.
-        tables: see :func:`read_tables`.
+    ``refresh`` is the date of the last refresh, if there was one.
 
-    Raises:
-        SlipwayError: something is not of its form, as a host may have sent it, or the file cannot be written; then it
-            stays.
+    Raises SlipwayError: something is not of its form, as a host may have sent it, or the file cannot be written; then
+    it stays.
     """
     for mistake in _mistakes({**locked, **dict(zip(_TABLE_FORMS, tables, strict=True))}):
         raise SlipwayError(f"{FILE}: what was received cannot be locked: {mistake}; nothing is written")

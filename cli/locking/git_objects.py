@@ -106,15 +106,11 @@ def tags(repository: str, host: str = PUBLIC) -> list[str]:
 
 
 def fetched(repository: str, tag: str, folder: Path, host: str = PUBLIC) -> str:
-    """Fetch the names of a tag's or commit's files into a folder, and return the commit.
+    """Fetch the names of a tag's or commit's files into an empty folder, and return the commit.
 
-    Files follow when they are read, where the host lets a repository be cloned in part.
-
-    Args:
-        repository: owner/name.
-        tag: the tag, a branch as ``refs/heads/<branch>``, or a commit, which may be short.
-        folder: an empty folder; it becomes a bare repository.
-        host: the address that stands in for GitHub's.
+    The folder becomes a bare repository. Files follow when they are read, where the host lets a repository be cloned in
+    part. ``repository`` is owner/name at ``host``, which stands in for GitHub's address. ``tag`` may be a branch as
+    ``refs/heads/<branch>``, or a commit, which may be short.
 
     Raises:
         HostUnreadable: the host does not answer, or it has no such repository.

@@ -21,14 +21,11 @@ _PATH = re.compile(r"(?!\.$|.*\.\.)[\w.-]+(/[\w.-]+)*")
 def read(listed: str | None, mirrors: MirrorsConfig, locked: Mapping[str, str]) -> dict[str, bytes]:
     """Return a list of requirements and those that it names in turn, by their paths in the source; none without one.
 
-    Args:
-        listed: the list as ``owner/name tag path``, see :class:`stacks.spec.Packages`.
-        mirrors: where the source is fetched.
-        locked: the commits of git tags by their names in the lock.
+    ``listed`` is ``owner/name tag path``, see :class:`stacks.spec.Packages`. ``locked`` has the commits of git tags by
+    their names in the lock.
 
-    Raises:
-        SlipwayError: the tag is not locked, the host does not answer, the source has no such file, or it has options of
-            uv or pip or is not UTF-8.
+    Raises SlipwayError: the tag is not locked, the host does not answer, the source has no such file, or it has options
+    of uv or pip or is not UTF-8.
     """
     if not listed:
         return {}

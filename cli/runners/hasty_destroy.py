@@ -26,19 +26,14 @@ def check(stack: str, values: Mapping[str, Any]) -> str:
     """Refuse a scale set if Helm would await it in vain, or would not await its jobs.
 
     Only a controller of ARC ends a scale set: without one, Helm waits for as long as the set's jobs may take. Helm
-    forgets the release of a set during its deletion: its controller would go first.
-    Without ARC's definitions, Helm deletes no release that has objects of them (v3.20.2, pkg/action/uninstall.go:233);
-    other releases of the namespace go with it.
+    forgets the release of a set during its deletion: its controller would go first. Without ARC's definitions, Helm
+    deletes no release that has objects of them (v3.20.2, pkg/action/uninstall.go:233); other releases of the namespace
+    go with it.
 
-    Args:
-        stack: its name.
-        values: the stack's own keys. They may have mistakes: what is wrong can be destroyed.
+    ``values`` are the stack's own keys, which may have mistakes: what is wrong can be destroyed. Returns a line for a
+    cluster of which nothing is known, else an empty text: Pulumi may know another way to it.
 
-    Returns:
-        a line for a cluster of which nothing is known, else an empty text. Pulumi may know another way to it.
-
-    Raises:
-        SlipwayError: one line for each scale set, with what to do.
+    Raises SlipwayError: one line for each scale set, with what to do.
     """
     runners = values.get("runners")
     if not isinstance(runners, dict) or runners.get("kind") != "kubernetes":

@@ -70,14 +70,10 @@ class RunnersReport:
 def report(stack: str, root: Path, repository: str | None = None) -> RunnersReport:
     """Return the report of a stack's runners.
 
-    Args:
-        stack: its name.
-        root: the checkout.
-        repository: ``owner/name`` whose queue GitHub is asked for, with a token of :data:`TOKENS`. Default: that of
-            ``runners.github.url``, if it names a repository and there is a token.
+    GitHub is asked for the queue of ``repository``, ``owner/name``, with a token of :data:`TOKENS`. Default: that of
+    ``runners.github.url``, if it names a repository and there is a token.
 
-    Raises:
-        SlipwayError: there is no such stack or it has no runners, or the cluster, AWS or GitHub refuses.
+    Raises SlipwayError: there is no such stack or it has no runners, or the cluster, AWS or GitHub refuses.
     """
     config = graph.unlocked(read_stack(stack, root), f"stack {stack}", root).config
     runners = config.runners

@@ -66,15 +66,12 @@ class Address:
 
 
 class Connection:
-    """An open connection. Closing it ends the ssh that carries it.
+    """An open connection to an engine. Closing it ends the ssh that carries it.
 
-    Args:
-        address: the engine's.
-        errors: where ssh's messages go, as for :class:`subprocess.Popen`: ``PIPE`` for :meth:`complaint`. Default: the
-            standard error of this process.
+    ``errors`` is where ssh's messages go, as for :class:`subprocess.Popen`: ``PIPE`` for :meth:`complaint`. Default:
+    the standard error of this process.
 
-    Raises:
-        EngineUnreachable: nothing answers.
+    Raises EngineUnreachable: nothing answers.
     """
 
     def __init__(self, address: Address, errors: int | None = None) -> None:

@@ -142,9 +142,7 @@ class Response:
 class BodyWriter:
     """Where a request's body is written to, in chunks, as it is made.
 
-    Args:
-        connection: an open request with chunked transfer encoding.
-        sent: takes the number of bytes written so far, at each write.
+    ``sent`` takes the number of bytes written so far, at each write.
     """
 
     def __init__(self, connection: http.client.HTTPConnection, sent: Callable[[int], None]) -> None:
@@ -166,12 +164,7 @@ class BodyWriter:
 
 
 class Engine:
-    """A Docker Engine.
-
-    Args:
-        address: where it listens.
-        version: the API version to speak; "" for the engine's default.
-    """
+    """A Docker Engine at an address. ``version`` is the API's version to speak; "" for the engine's default."""
 
     def __init__(self, address: Address, version: str = "") -> None:
         self.address = address
@@ -221,17 +214,11 @@ class Engine:
         ending: Ending = lambda _: nullcontext(),
         timeout: float | None = None,
     ) -> Iterator[Response]:
-        """Send a request; the answer is open within the block.
+        """Send a request to a path below the API's version; the answer is open within the block.
 
-        Args:
-            method: HTTP method.
-            path: path below the API's version.
-            query: parameters.
-            headers: further headers.
-            body: writes the body; None for an empty one.
-            sent: takes the number of bytes of the body sent so far.
-            ending: opens the block in which another thread may end the request.
-            timeout: seconds until the whole answer must be read; None for :func:`silent_seconds` for each piece of it.
+        ``body`` writes the body; None for an empty one. ``sent`` takes the number of its bytes sent so far. ``ending``
+        opens the block in which another thread may end the request. The whole answer must be read within ``timeout``
+        seconds; None for :func:`silent_seconds` for each piece of it.
 
         Raises:
             EngineUnreachable: if no engine answers.

@@ -34,19 +34,13 @@ _REST: Final = 1 << 20
 def read(
     name: str, identity: str, address: Address, platform: str, facts: Facts, copy: Path | None = None
 ) -> tuple[Image, list[LayerIndex]]:
-    """Return the image that an engine holds under a name, and the indexes of its layers.
+    """Return the image that an engine holds under a name, ``repository:tag``, and the indexes of its layers.
 
-    Args:
-        name: ``repository:tag``.
-        identity: the id that the engine gave the image, ``sha256:...``.
-        address: the engine's.
-        platform: the platform of the image.
-        facts: what is read of each file.
-        copy: a file to write the archive to as it passes, for a program that needs a file.
+    ``identity`` is the id that the engine gave the image, ``sha256:...``. ``facts`` are read of each file. ``copy`` is
+    a file to write the archive to as it passes, for a program that needs a file.
 
-    Raises:
-        SlipwayError: the engine does not answer, holds another image, or none; its archive is malformed; or the copy
-            cannot be written.
+    Raises SlipwayError: the engine does not answer, holds another image, or none; its archive is malformed; or the copy
+    cannot be written.
     """
     saved = _Saved(name)
     with saving(name, address) as stream, _copied(stream, name, copy) if copy else nullcontext(stream) as source:

@@ -48,14 +48,10 @@ def runnable_platforms(host: str = "", *, among: Iterable[str] = PLATFORMS) -> d
     """Return the platforms of ``among`` that an engine builds for, and how it runs their programs.
 
     The engine's own platform takes one request. For another one a program of 132 bytes is run: the engine may be on
-    another machine, or in a virtual one, whose emulation this machine knows nothing of. Nothing of it remains.
+    another machine, or in a virtual one, whose emulation this machine knows nothing of. Nothing of it remains. ``host``
+    is its address, such as ``ssh://builder-arm``; by default that of the environment.
 
-    Args:
-        host: the engine's address, such as ``ssh://builder-arm``. Default: that of the environment.
-        among: the platforms to look at.
-
-    Raises:
-        SlipwayError: no engine answers there.
+    Raises SlipwayError: no engine answers there.
     """
     engine = Engine.at(Address(host))
     try:
@@ -74,12 +70,9 @@ def runnable_platforms(host: str = "", *, among: Iterable[str] = PLATFORMS) -> d
 
 
 def check_runnable(platforms: Collection[str], host: str = "", *, key: str = "slipway:platform") -> dict[str, Way]:
-    """Return how an engine runs each of some platforms.
+    """Return how an engine runs each of the platforms that it is to build for.
 
-    Args:
-        platforms: of the images that it is to build.
-        host: as of :func:`runnable_platforms`.
-        key: the key to name in the error.
+    ``host`` is as of :func:`runnable_platforms`, ``key`` the key to name in the error.
 
     Raises:
         CannotRun: it cannot run one of them.

@@ -18,10 +18,7 @@ _INDENT = "  "
 def with_items(text: str, keys: Collection[str], items: Collection[str]) -> str:
     """Return the text of a table with further strings in one of its lists, which is made if it is not there.
 
-    Args:
-        text: of the table.
-        keys: the keys that lead to the list; the last is its own.
-        items: the strings to add; they get their place by version.
+    The last of ``keys`` is the list's own. Its strings are in the order of versions.
     """
     *section, key = keys
     start, end = _section(text, section)
@@ -38,11 +35,8 @@ def with_items(text: str, keys: Collection[str], items: Collection[str]) -> str:
 def with_row(text: str, section: Collection[str], release: str, row: Mapping[str, Any]) -> str:
     """Return the text of a table with a further row, behind those of older releases.
 
-    Args:
-        text: of the table.
-        section: the keys that lead to the rows; none where they are at the top of the file.
-        release: the row's key.
-        row: its values: texts, lists of texts, and mappings of such.
+    ``section`` are the keys that lead to the rows; none where they are at the top of the file. A row's values are
+    texts, lists of texts, and mappings of such.
     """
     start, end = _section(text, section)
     return _inserted(text, start, end, release, f'"{release}" = {inline(row)}')

@@ -285,15 +285,11 @@ def _text(archive: zipfile.ZipFile, path: str) -> str:
 
 
 def table(index_url: str, package: str, *, only: Collection[str] | None = None) -> Iterator[tuple[str, Row]]:
-    """Yield version and row of every release, oldest first; keys in ``_arm64`` are what its aarch64 wheels say.
+    """Yield version and row of every release of a project, oldest first, or of those in ``only``.
 
-    Args:
-        index_url: the simple index.
-        package: the project.
-        only: the releases to read; None for all.
+    Keys in ``_arm64`` are what its aarch64 wheels say. ``index_url`` is a simple index.
 
-    Raises:
-        SlipwayError: the index does not answer, serves no byte ranges, or has a wheel that cannot be read.
+    Raises SlipwayError: the index does not answer, serves no byte ranges, or has a wheel that cannot be read.
     """
     page = f"{index_url.rstrip('/')}/{package}/"
     with _answered(page), GuardedSession(page) as session:

@@ -21,13 +21,10 @@ def results(
 ) -> Iterator[tuple[Contract, Result]]:
     """Hold the contracts of components, of all for none, and yield each with its result, a tag after the other.
 
-    Args:
-        names: the components.
-        tag: a tag or commit. Default: those that our stacks take.
-        folder: a checkout, a bare repository, another folder with the files, or an archive. Default: fetched by git.
+    The default of ``tag``, which may be a commit, is those that our stacks take. ``folder`` is a checkout, a bare
+    repository, another folder with the files, or an archive; by default git fetches.
 
-    Raises:
-        SlipwayError: there is no such component, or ``folder`` is nothing that can be read.
+    Raises SlipwayError: there is no such component, or ``folder`` is nothing that can be read.
     """
     chosen = {name: contract(name) for name in names or components()}
     files = _local(folder) if folder else None

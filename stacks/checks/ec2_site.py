@@ -184,16 +184,12 @@ def unused_builders(graph: Graph) -> Iterator[str]:
 
 
 def check(config: Ec2RunnersConfig, site: Site, platform: str, budgets: Mapping[str, int]) -> None:
-    """Refuse what could not run, before any of it exists.
+    """Refuse what could not run at a ``site`` of AWS, before any of it exists.
 
-    Args:
-        config: the stack's configuration.
-        site: what AWS has.
-        platform: of the runners, the first of the stack's images.
-        budgets: most compressed bytes of images that are built here, by name.
+    ``platform`` is of the runners, the first of the stack's images. ``budgets`` are the most compressed bytes of images
+    that are built here, by name.
 
-    Raises:
-        SlipwayError: one line for each mistake.
+    Raises SlipwayError: one line for each mistake.
     """
     mistakes = [
         *_machine_mistakes(config, site, platform),

@@ -36,12 +36,7 @@ _DEFAULT_PROVIDERS = ("*", "docker", "pulumi-python")
 
 
 def refusals(config: StackConfig, settings: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a message for each setting that would not count.
-
-    Args:
-        config: the stack's own keys.
-        settings: the values of other namespaces, by full key.
-    """
+    """Yield a message for each of ``settings``, values of other namespaces by full key, that would not count."""
     for key, value in settings.items():
         namespace, name = config_key(key)
         if reason := _REASONS.get(namespace, _none)(config, name, value):

@@ -196,14 +196,7 @@ def for_nodes(config: KubernetesRunnersConfig, requested: NodeReservationConfig)
 def mistakes(
     requested: NamedReservationsConfig, reservations: Sequence[Reservation], machines: ReservedMachines, now: datetime
 ) -> Iterator[str]:
-    """Yield a message for each reason why machines cannot be in the reservations.
-
-    Args:
-        requested: the configuration.
-        reservations: those that it names.
-        machines: what they are for.
-        now: the time.
-    """
+    """Yield a message for each reason why ``machines`` cannot be in the reservations that are requested."""
     for each in reservations:
         yield from (f"{each.id} {reason}" for reason in _reasons(each, machines, now))
     total = sum(each.count for each in reservations)

@@ -27,14 +27,10 @@ def secret_keys() -> tuple[str, ...]:
 def check_clear_text(written: Mapping[str, Any], where: str) -> None:
     """Refuse a password, token or key in clear text in a stack's file, and a secret that the state would have so.
 
-    A program gets secrets decrypted: only the file says that a value is one.
+    A program gets secrets decrypted: only the file says that a value is one. ``written`` are the stack's keys as its
+    file has them; what Pulumi encrypted is ``{secure: ...}`` there. ``where`` names the stack in the error.
 
-    Args:
-        written: the stack's keys as its file has them; what Pulumi encrypted is ``{secure: ...}`` there.
-        where: names the stack in the error.
-
-    Raises:
-        SlipwayError: with the way to give it instead, and without the password.
+    Raises SlipwayError: with the way to give it instead, and without the password.
     """
     for path in secret_keys():
         for path_below in _clear_text(written, path.split(".")):

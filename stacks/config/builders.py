@@ -22,14 +22,10 @@ def taking(builders: Iterable[str], platform: str) -> str:
 def check(builders: Iterable[str], first: str, platforms: Sequence[str], engines: Collection[str]) -> None:
     """Check that each builder has images to build.
 
-    Args:
-        builders: their platforms.
-        first: the platform of ``build`` itself.
-        platforms: those of the stack's images.
-        engines: those that ``slipway:engines`` builds.
+    ``builders`` are their platforms, ``first`` is that of ``build`` itself. ``platforms`` are those of the stack's
+    images, ``engines`` those that ``slipway:engines`` builds.
 
-    Raises:
-        ValueError: an engine builds a platform's images too, or the stack has none for it.
+    Raises ValueError: an engine builds a platform's images too, or the stack has none for it.
     """
     for platform in builders:
         key = f"runners.{build_key(platform, first)}"

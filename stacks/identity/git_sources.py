@@ -46,12 +46,8 @@ def refs(
 ) -> Iterator[str]:
     """Yield the tags and commits in the scripts' fetches, as ``owner/name tag``, without those never fetched.
 
-    A repository or tag that is not known before the build is yielded as the script has it.
-
-    Args:
-        scripts: texts by path.
-        arguments: the values of the build arguments that the scripts read.
-        unsure: by path, the arguments that a script may see with another value.
+    A repository or tag that is not known before the build is yielded as the script has it. ``arguments`` are the values
+    of the build arguments that the scripts read; ``unsure`` are by path those that a script may see with another value.
     """
     values = {path: {**arguments, **dict.fromkeys((unsure or {}).get(path, ()))} for path in scripts}
     named = {

@@ -65,14 +65,11 @@ def _parse_token(token: str, field: str) -> Arch:
 def arch_list(text: str, version: str, *, torch: str | None = None, field: str = "archs") -> str:
     """Return ``text`` in canonical form: ``8.0 8.6 9.0+PTX``, single spaces, oldest first, each once.
 
-    Args:
-        text: the list as written: spaces, commas or semicolons; ``8.6``, ``86``, ``sm_86``, ``8.6+PTX``, ``Hopper``.
-        version: full CUDA version that is to compile for them.
-        torch: torch's version, if its build of extensions has to know them too.
-        field: the list's key, for errors.
+    It may have spaces, commas or semicolons, and ``8.6``, ``86``, ``sm_86``, ``8.6+PTX``, ``Hopper``. ``version`` is
+    the full CUDA version that is to compile for them. ``torch`` is given if its build of extensions has to know them
+    too. ``field`` is the list's key, for errors.
 
-    Raises:
-        Incompatible: unreadable, or not compiled by this CUDA, or not known to this torch.
+    Raises Incompatible: unreadable, or not compiled by this CUDA, or not known to this torch.
     """
     release = cuda_release(version)
     archs = parse_archs(text, field=field)

@@ -120,16 +120,11 @@ def cuda_parent(
 ) -> str:
     """Return the tag of an nvidia/cuda image: ``12.1.1-cudnn8-devel-ubuntu20.04``.
 
-    Args:
-        version: full CUDA version.
-        edition: ``base``, ``runtime`` or ``devel``; ``base`` never has cuDNN.
-        distro: distribution as in the tags.
-        cudnn: major version of cuDNN to have in it, such as ``8``; None for none.
-        machine: the architecture that it is to be for. All tags are for amd64, most for arm64 as well.
-        packages: the package manager of distributions that an error may suggest; None for any.
+    ``edition`` is ``base``, which never has cuDNN, ``runtime`` or ``devel``. ``cudnn`` is the major version of cuDNN to
+    have in it; None for none. All tags are for amd64, most for arm64 as well. ``packages`` is the package manager of
+    distributions that an error may suggest; None for any.
 
-    Raises:
-        Incompatible: no such image was ever published.
+    Raises Incompatible: no such image was ever published.
     """
     release = cuda_release(version)
     lacks = table("cuda")["arm64"].get(release.row, {}) if machine == "arm64" else {}

@@ -131,12 +131,8 @@ def extra_archs(name: str, version: str, archs: str) -> str:
 
     By default those are ``archs`` themselves. The table limits some extras, whose wheels have no PTX either. An extra
     with an oldest capability has code for that one and newer. An extra with a list has, for each of ``archs``, the code
-    of the list that runs on it (``8.0`` on ``8.9``). An extra compiled at run time has none.
-
-    Args:
-        name: the component; one that is no extra compiles for any capability.
-        version: its version, or a commit.
-        archs: the compute capabilities to run on, in canonical form.
+    of the list that runs on it (``8.0`` on ``8.9``). An extra compiled at run time has none. A component that is no
+    extra compiles for any capability. ``version`` may be a commit; ``archs`` have the canonical form.
     """
     if name not in extras():
         return archs
@@ -175,13 +171,9 @@ def _plain(release: str) -> Version:
 
 
 def check_extras_together(pins: Mapping[str, str]) -> None:
-    """Refuse an extra that cannot be imported beside another one.
+    """Refuse an extra that cannot be imported beside another one; ``pins`` are by name all extras in one image.
 
-    Args:
-        pins: by name, the versions or commits of all extras in one image.
-
-    Raises:
-        Incompatible: naming the first version that can be, and the other extra.
+    Raises Incompatible: naming the first version that can be, and the other extra.
     """
     for name, pin in pins.items():
         extra = extras()[name]
@@ -197,9 +189,8 @@ def check_extras_together(pins: Mapping[str, str]) -> None:
 def vllm_extra_refusals(pins: Mapping[str, str], vllm: str) -> Iterator[Incompatible]:
     """Yield each extra that cannot be installed beside a vLLM: both need apache-tvm-ffi, and vLLM one release of it.
 
-    Args:
-        pins: by name, the versions or commits of all extras below vLLM. Of a commit, nothing is known.
-        vllm: its version. Of one that the table does not have, nothing is known.
+    ``pins`` are by name all extras below vLLM. Of a commit nothing is known, nor of a vLLM that the table does not
+    have.
     """
     release = table("torch")["vllm"].get(vllm, {}).get("tvm_ffi", "").removeprefix("==")
     for name, pin in pins.items():
@@ -275,21 +266,11 @@ def check_extra(
 ) -> None:
     """Refuse an extra that does not go with CUDA, cuDNN, Python or torch, or without code for any of ``archs``.
 
-    A version between two rows of the table follows the older row. For a commit, only the row
-    ``any`` and the compute capabilities are checked.
+    A version between two rows of the table follows the older row. For a commit, only the row ``any`` and the compute
+    capabilities are checked. ``cuda_version`` is the full version, and ``archs`` have the canonical form. What is not
+    known of Python, cuDNN and torch is None. ``field`` is the extra's key, for errors; by default its own.
 
-    Args:
-        name: which extra.
-        version: its version, or a commit.
-        cuda_version: full CUDA version.
-        python: Python's version, if known.
-        cudnn: cuDNN's version, if known.
-        torch: torch's version, if known.
-        archs: the compute capabilities to compile for, in canonical form.
-        field: the extra's key, for errors. Default: its own key.
-
-    Raises:
-        Incompatible: naming the oldest that does, or the capabilities in its code.
+    Raises Incompatible: naming the oldest that does, or the capabilities in its code.
     """
     extra = extras()[name]
     row, where = extra.row(version), field or extra.key

@@ -195,15 +195,9 @@ def _released_as(package: Companion, version: str) -> str:
 
 
 def check_companion(torch: str, package: Companion, version: str, *, field: str | None = None) -> None:
-    """Refuse a companion that does not go with this torch.
+    """Refuse a companion that does not go with this torch. A release candidate goes with what its release goes with.
 
-    A release candidate goes with what its release goes with.
-
-    Args:
-        torch: torch's version.
-        package: which companion.
-        version: the companion's version.
-        field: the companion's key, for errors. Default: ``torch.<package>``.
+    ``field`` is the companion's key, for errors; by default ``torch.<package>``.
 
     Raises:
         Incompatible: they do not go together, or there can be no such torch.
@@ -239,17 +233,9 @@ def vllm_refusals(
 ) -> Iterator[Incompatible]:
     """Yield why a vLLM's published wheel does not run in a stack, each with what goes together.
 
-    Of a vLLM that the table does not have, nothing is known.
-
-    The wheel is compiled against one release of torch, and against the libraries of one major version of CUDA.
-
-    Args:
-        version: of vLLM.
-        torch: torch's version, of a wheel or built from source: both have the C++ library's new ABI, as vLLM has.
-        companions: torchvision and torchaudio, None for none.
-        cuda_version: full CUDA version.
-        archs: the compute capabilities to run on, in canonical form.
-        machine: for which architecture.
+    Of a vLLM that the table does not have, nothing is known. The wheel is compiled against one release of torch, and
+    against the libraries of one major version of CUDA. A torch built from source has the C++ library's new ABI too, as
+    vLLM has. ``companions`` are torchvision and torchaudio, None for none.
     """
     row = table("torch")["vllm"].get(version)
     if row is None:
@@ -334,13 +320,9 @@ def wheel_glibc(torch: str, *, machine: Machine = "amd64") -> str:
 def check_torch_cuda(
     torch: str, version: str, *, source: Literal["wheel", "build"], machine: Machine = "amd64"
 ) -> None:
-    """Refuse a CUDA that torch does not go with.
+    """Refuse a CUDA, by its full version, that torch does not go with.
 
-    Args:
-        torch: torch's version.
-        version: full CUDA version.
-        source: ``wheel`` for an official wheel, ``build`` for a compiled torch.
-        machine: for which architecture; builds are the same for all.
+    ``source`` is ``wheel`` for an official wheel, ``build`` for a compiled torch; builds are the same for all machines.
 
     Raises:
         Unverified: no wheel with this CUDA is known, but one with another.
@@ -403,15 +385,11 @@ def wheel_abi(torch: str, cuda_version: str, *, machine: Machine) -> Literal["0"
 
 
 def check_cudnn(torch: str, cudnn: str, *, cuda_version: str | None = None) -> None:
-    """Refuse a cuDNN that torch does not build with.
+    """Refuse a cuDNN, by as much of its version as is known, that torch does not build with.
 
-    Args:
-        torch: torch's version.
-        cudnn: cuDNN's version, or as much of it as is known.
-        cuda_version: full CUDA version of the parent image that has this cuDNN, if the config names no cuDNN.
+    ``cuda_version`` is the full one of the parent image that has this cuDNN, if the config names no cuDNN.
 
-    Raises:
-        Incompatible: it is too old, or has dropped what this torch calls.
+    Raises Incompatible: it is too old, or has dropped what this torch calls.
     """
     row = _from_torch("cudnn", torch)
     below = row.get("below")
@@ -460,15 +438,11 @@ def constraints(torch: str) -> str:
 def check_audio_wheel(torch: str, audio: str, *, cuda_line: str | None = None) -> None:
     """Refuse a torchaudio without a wheel for torch's CUDA: one for another CUDA fails on import.
 
-    Where torchaudio's metadata names one torch, the two are published for the same CUDA versions.
+    Where torchaudio's metadata names one torch, the two are published for the same CUDA versions. ``cuda_line`` is the
+    CUDA (major.minor) of the index that both come from; by default it is the Python index, with one of each.
 
-    Args:
-        torch: torch's version.
-        audio: torchaudio's version.
-        cuda_line: CUDA (major.minor) of the index that both come from. Default: the Python index, with one of each.
-
-    Raises:
-        Incompatible: there is no such wheel, or the two on the Python index were compiled with different CUDA versions.
+    Raises Incompatible: there is no such wheel, or the two on the Python index were compiled with different CUDA
+    versions.
     """
     amended = table("torch_amendments").get("audio", {}).get(audio, {})
     cuda = amended.get("cuda")

@@ -26,11 +26,9 @@ _OF_A_ROW: Final = {"source", "weak"}
 
 
 class _Row(dict[str, Any]):
-    """A row of a table, or the table itself. A key that it lacks is a mistake in the file.
+    """A row of a table, or the table itself, at its ``place``: the file, and the keys that lead to the row.
 
-    Args:
-        place: the file, and the keys that lead to the row.
-        values: what it holds.
+    A key that it lacks is a mistake in the file.
     """
 
     def __init__(self, place: str, values: Mapping[str, Any]) -> None:

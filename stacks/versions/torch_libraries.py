@@ -140,10 +140,7 @@ def cudnn_warnings(version: str, *, field: str = "cudnn") -> list[str]:
 def wheel_warnings(torch: str, machine: Machine, *, cuda_version: str | None = None) -> list[str]:
     """Return a line for each wrong one of the cuDNN and NCCL that torch's wheel needs.
 
-    Args:
-        torch: torch's version.
-        machine: for which architecture.
-        cuda_version: full CUDA version of the index that the wheel comes from. Default: the Python index.
+    ``cuda_version`` is the full one of the index that the wheel comes from; by default that is the Python index.
     """
     release = torch_release(torch)
     if machine != "amd64" and not release.cuda_arm64:

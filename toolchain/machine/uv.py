@@ -26,12 +26,9 @@ _SETTING: Final = re.compile(r"(\S+?)\.([a-z-]+)=(['\"])(.*)\3")
 
 
 def options(listed: Iterable[str]) -> Mapping[str, list[str]] | None:
-    """Return pip's file of root certificates and its folders of packages, by option.
+    """Return pip's file of root certificates and its folders of packages, by option, of lines of `pip config list`.
 
     None: pip is told something that uv is not, such as another index.
-
-    Args:
-        listed: the lines of `pip config list`.
     """
     values: dict[str, dict[str, list[str]]] = {option: {} for option in _TAKEN}
     for line in listed:

@@ -178,12 +178,8 @@ def _start(checkout: Checkout, path: str, under: Sequence[str], options: Sequenc
 def start_own(checkout: Checkout, *, under: Sequence[str] = (), options: Sequence[str] = ()) -> str:
     """Start an engine of a checkout, whichever other one answers, and return its address.
 
-    Args:
-        checkout: where its images are; without any, it is empty.
-        under: a command that starts another one, appended to it.
-        options: more options of dockerd.
-
-    Raises ToolchainError where it does not start.
+    A checkout without images has an empty one. ``under`` is a command that starts another one, appended to it;
+    ``options`` are more options of dockerd. Raises ToolchainError where it does not start.
     """
     _start(checkout, _install(checkout), under, options)
     return _host(checkout)

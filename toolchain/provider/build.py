@@ -139,23 +139,13 @@ def produce(
     level: int | None = None,
     turns: Turns | None = None,
 ) -> Properties:
-    """Build an image, and push it if ``push``.
+    """Build an image, and push it if ``push``, or keep it in the engine. Returns the resource's outputs.
 
-    Args:
-        image: the image.
-        engine: the engine that builds it.
-        display: takes messages.
-        operation: can cancel the build.
-        push: False keeps the image in the engine.
-        secrets: what steps of the build may mount, by id.
-        level: of zstd for the pushed layers; None for the engine's gzip.
-        turns: how many builds the engine gets at a time; None for all. A push takes no turn.
+    ``operation`` can cancel the build. ``secrets`` are what its steps may mount, by id. ``level`` is that of zstd for
+    the pushed layers; None for the engine's gzip. ``turns`` is how many builds the engine gets at a time; None for all.
+    A push takes no turn.
 
-    Returns:
-        The resource's outputs.
-
-    Raises:
-        SlipwayError: if the build or the push fails; after a failed push the built image stays in the engine.
+    Raises SlipwayError: the build or the push fails; after a failed push the built image stays in the engine.
     """
     context = source(image)
     name = image_name.parse(image.name)

@@ -13,14 +13,10 @@ PropertyDiff = provider_pb2.PropertyDiff
 
 
 def diff(state: Properties, inputs: Properties) -> provider_pb2.DiffResponse:
-    """Compare the inputs that made the present state with new ones.
+    """Compare the inputs that made the present state, in its `__inputs`, with new, checked ones.
 
-    A difference is reported by top-level input. A changed user or password alone does not count: they change often
-    and do not change the image.
-
-    Args:
-        state: the resource's state, with the inputs behind it in `__inputs`; without secrets' wrappers.
-        inputs: checked inputs, without secrets' wrappers; unknown ones differ from every known value.
+    A difference is reported by top-level input. A changed user or password alone does not count: they change often and
+    do not change the image. Neither has secrets' wrappers. Unknown inputs differ from every known value.
     """
     old: Properties = state.get("__inputs", {})
     kinds = dict(changed(old, inputs, _same))

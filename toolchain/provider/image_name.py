@@ -24,12 +24,9 @@ def parse(name: str) -> Reference:
 def registry_of(server: str, image: str) -> str:
     """Return the key under which credentials for an image's registry are kept.
 
-    Args:
-        server: the registry as the program names it (a URL or a host), or "".
-        image: the image's name, in full if no server is given.
+    ``server`` is the registry as the program names it, a URL or a host; where it is "", ``image`` is a name in full.
 
-    Raises:
-        SlipwayError: if the registry cannot be told from the name.
+    Raises SlipwayError: the registry cannot be told from the name.
     """
     return docker_login.name(hostname(server) if server else _full(image).host)
 

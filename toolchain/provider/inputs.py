@@ -88,19 +88,12 @@ def image(inputs: Properties) -> ImageInputs:
 
 
 def check(inputs: Properties, digests: Digests) -> Properties:
-    """Check a program's inputs and return the values to add.
+    """Check a program's inputs, without secrets' wrappers, and return the values to add.
 
-    Unknown values pass, and values that depend on them are left out.
+    Unknown values pass, and values that depend on them are left out. `build` has only the keys to set in it.
+    ``digests`` computes the context's digest.
 
-    Args:
-        inputs: the program's, without secrets' wrappers.
-        digests: computes the context's digest.
-
-    Returns:
-        The properties to set; `build` has only the keys to set in it.
-
-    Raises:
-        SlipwayError: for a wrong input, naming it.
+    Raises SlipwayError: an input is wrong, with its name.
     """
     build = inputs.get("build")
     additions: Properties = {"buildOnPreview": inputs.get("buildOnPreview", False) is True}

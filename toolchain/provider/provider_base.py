@@ -194,11 +194,7 @@ def has_unknown(value: Any) -> bool:
 
 
 class Host:
-    """The engine that started this plugin; it takes log lines.
-
-    Args:
-        address: `host:port` of the engine's service; empty for a plugin that was started by hand.
-    """
+    """The engine that started this plugin, at `host:port`, "" for one started by hand; it takes log lines."""
 
     def __init__(self, address: str) -> None:
         self._address = address
@@ -211,13 +207,9 @@ class Host:
             self._address, self._stub = address, None
 
     def log(self, urn: str, message: str, severity: str = "INFO", *, ephemeral: bool = False) -> None:
-        """Print a line for a resource.
+        """Print a line for a resource, of the severity DEBUG, INFO, WARNING or ERROR.
 
-        Args:
-            urn: the resource.
-            message: the text.
-            severity: DEBUG, INFO, WARNING or ERROR.
-            ephemeral: replace the resource's last such line, and do not keep it in the output.
+        An ``ephemeral`` one replaces the resource's last such line, and is not kept in the output.
         """
         stub = self._engine()
         if stub is None:
@@ -243,9 +235,7 @@ class Host:
 class StatusLine:
     """The status line of one resource: it shows the newest text, with a pause between two.
 
-    Args:
-        show: takes the text.
-        seconds: the pause. Without a terminal, each text is a separate line.
+    ``seconds`` is the pause. Without a terminal, each text is a separate line.
     """
 
     def __init__(self, show: Callable[[str], None], seconds: float = 0.5) -> None:
@@ -318,11 +308,7 @@ class Operation:
 
 
 class Turns:
-    """Lets so many operations work at a time, while the others wait.
-
-    Args:
-        most: how many work at a time.
-    """
+    """Lets ``most`` operations work at a time, while the others wait."""
 
     def __init__(self, most: int) -> None:
         self._free = most
@@ -360,9 +346,6 @@ class Turns:
 
 class Provider(provider_pb2_grpc.ResourceProviderServicer):
     """A provider without resources: subclass it and add the methods of the service.
-
-    Args:
-        host: the engine.
 
     `version` is the plugin's version, which the engine reads.
     """
@@ -481,13 +464,10 @@ def wait_for_end(signalled: int, parent: int, poll_seconds: float = _PARENT_POLL
 
 
 def serve(make: Callable[[Host], Provider]) -> None:
-    """Run a provider as a plugin until the engine ends it.
+    """Run a provider, which ``make`` returns for an engine, as a plugin until the engine ends it.
 
     Prints the port as the first line of standard output, as the engine expects; it admits this user's processes alone.
     The end of the parent process cancels all calls and ends this one, as do SIGINT and SIGTERM: the engine sends them.
-
-    Args:
-        make: returns the provider for an engine.
     """
     provider = make(Host(engine_address(sys.argv[1:])))
     parent = os.getppid()

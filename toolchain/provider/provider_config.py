@@ -43,19 +43,12 @@ _KEYS: Final[dict[str, tuple[Callable[[Any], bool], str]]] = {
 
 
 def check(news: Properties) -> tuple[Properties, list[str]]:
-    """Check the provider's configuration.
+    """Check the provider's configuration; return it, and a line for each mistake.
 
     Values other than text become JSON in one canonical form, so equal configurations never differ. A `registryAuth`
     with a password becomes a secret.
 
-    Args:
-        news: the program's or the stack's configuration.
-
-    Returns:
-        The configuration, and a line for each mistake.
-
-    Raises:
-        SlipwayError: for text in place of JSON.
+    Raises SlipwayError: text stands in place of JSON.
     """
     checked: Properties = {}
     failures = []
@@ -93,13 +86,9 @@ def diff(olds: Properties, news: Properties) -> provider_pb2.DiffResponse:
 
 
 def settings(variables: Mapping[str, str]) -> Properties:
-    """Return the configuration that the engine passes, completed from the environment.
+    """Return the configuration that the engine passes, `docker:config:<name>` to text, completed from the environment.
 
-    Args:
-        variables: `docker:config:<name>` to text.
-
-    Raises:
-        SlipwayError: for text in place of JSON.
+    Raises SlipwayError: text stands in place of JSON.
     """
     config: Properties = {}
     for key, text in variables.items():

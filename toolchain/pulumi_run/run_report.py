@@ -55,19 +55,11 @@ _LEAD: Final = 20
 
 
 class RunReport:
-    """Follows a run of Pulumi and prints what it changes.
+    """Follows a run of Pulumi and prints what it changes to ``progress``; ``log`` gets everything that the run reports.
 
-    Args:
-        progress: prints the lines and the running steps.
-        log: gets everything that the run reports.
-        root: the repository, which may have the texts of changed files.
-        preview: whether the run is a preview.
-
-    Attributes:
-        outputs: the stack's outputs; empty until the program has succeeded.
-        before: the stack's outputs before the run.
-        counts: how many resources the run changes, and its time; empty until the run's end.
-        failed: whether the run reported an error.
+    ``root`` is the repository, which may have the texts of changed files. ``outputs`` are the stack's, empty until the
+    program has succeeded, and ``before`` those before the run. ``counts`` says how many resources the run changes, and
+    its time; it is empty until the run's end. ``failed`` is whether the run reported an error.
     """
 
     def __init__(self, progress: RunProgress, log: TextIO, root: Path, *, preview: bool) -> None:

@@ -82,18 +82,13 @@ class ReleaseWheel:
 
 
 def upgrade(checkout: Checkout, release: str, *, writing: bool, as_json: bool = False) -> int:
-    """Say which images a newer release would build anew, and why; with ``writing``, pin it then.
+    """Say which images a newer release would build anew, and why; with ``writing``, pin it then, and note kept commits.
 
-    Args:
-        checkout: the repository.
-        release: a wheel's file or address, or where the repository pins an address, the version of the release beside
-            that one. No index is asked for the name ``slipway``: on PyPI it is another project's, whose code would run.
-        writing: whether to pin the release, and to write down the commits that tags keep.
-        as_json: whether to print JSON.
+    ``release`` is a wheel's file or address, or where the repository pins an address, the version of the release beside
+    that one. No index is asked for the name ``slipway``: on PyPI it is another project's, whose code would run.
 
-    Raises:
-        ToolchainError: it is not a newer release of Slipway, or cannot say what it builds, or the repository has
-            uncommitted changes and is to be written to.
+    Raises ToolchainError: it is not a newer release of Slipway, or cannot say what it builds, or the repository has
+    uncommitted changes and is to be written to.
     """
     if checkout.code == checkout.root:
         raise ToolchainError("upgrade: this is a checkout of Slipway: `git pull` brings a newer one")

@@ -34,13 +34,10 @@ def token_configuration(host: str) -> str:
 def stored(host: str, file: str = "", content: str = "") -> dict[str, str]:
     """Return the stored credentials of a registry under Docker's own keys, in lower case; empty if there are none.
 
-    Args:
-        host: the registry.
-        file: the configuration. Default: that of Docker's client.
-        content: the text of a configuration, which is read in place of a file.
+    ``file`` is the configuration, by default that of Docker's client; ``content`` is the text of one that is read in
+    its place.
 
-    Raises:
-        ValueError: the text is not a configuration, or a configured credential helper fails.
+    Raises ValueError: the text is not a configuration, or a configured credential helper fails.
     """
     import docker.auth  # noqa: PLC0415 - few runs need it, and it takes long to load
     import docker.errors  # noqa: PLC0415

@@ -41,16 +41,11 @@ def ask(
 ) -> str:
     """Return the token that a JSON response has under ``key``.
 
-    Args:
-        identity: where the identity comes from, such as ``$AZURE_CLIENT_ID``; for errors.
-        url: it follows no redirect.
-        key: the response's field.
-        form: what is posted. Default: it is a GET, which no proxy sees: it asks this machine for its identity.
-        bearer: a token that allows the request; what is posted is JSON then.
-        headers: further headers.
+    ``identity`` says in errors where the identity comes from, such as ``$AZURE_CLIENT_ID``. No redirect is followed.
+    Without a ``form`` to post it is a GET, which no proxy sees: it asks this machine for its identity. With ``bearer``,
+    a token that allows the request, JSON is posted.
 
-    Raises:
-        SlipwayError: there is no response, or it has no token.
+    Raises SlipwayError: there is no response, or it has no token.
     """
     import requests  # noqa: PLC0415 - few stacks need it
     from requests.adapters import HTTPAdapter  # noqa: PLC0415

@@ -139,15 +139,9 @@ def wheel_of(
 ) -> ImageSpec:
     """Return the image of a component's wheel.
 
-    Args:
-        component: the component.
-        platform: of the image.
-        builder: the parent in which it is compiled.
-        torch: the torch that it is compiled against; None for a published torch, and for torch itself.
-        args: build arguments besides those that name it and its version.
-        tuning: build arguments that change nothing in it.
-        packages: what pip installs to compile it; None where it is not known before.
-        suffix: of its tag.
+    ``builder`` is the parent in which it is compiled, against ``torch``; that is None for a published torch, and for
+    torch itself. ``args`` are build arguments besides those that name it and its version; those in ``tuning`` change
+    nothing in it. ``packages`` is what pip installs to compile it; None where that is not known before.
     """
     return ImageSpec(
         name=f"{component.name}-wheel",
@@ -213,14 +207,8 @@ def features(
 ) -> dict[str, str]:
     """Return what an image's torch must have, as an argument of its checks: the features of the published wheel.
 
-    Variables of PyTorch's build add features, with ``+`` before them, and take some away, with ``-``.
-
-    Args:
-        torch: torch's version.
-        machine: the image's; only wheels for amd64 are in the table.
-        cuda: whether torch is built with CUDA.
-        without: features that are left out by choice, each with its reason.
-        switches: the variables.
+    Only wheels for amd64 are in the table. Those ``without`` are left out by choice, each with its reason.
+    ``switches``, variables of PyTorch's build, add features, with ``+`` before them, and take some away, with ``-``.
     """
     published = published_features(torch, cuda=cuda) if machine == "amd64" else ()
     switched = switched_features(switches or {})

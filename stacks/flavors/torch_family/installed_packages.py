@@ -48,11 +48,7 @@ def torch_constraints(torch: str) -> tuple[str, ...]:
 def build_tools(distro: str, python: str | None = None, requirements: Iterable[str] = (), torch: str = "") -> Packages:
     """Return pip's packages for an image with compiled parts: the tools, and more ``requirements``.
 
-    Args:
-        distro: the distribution.
-        python: the version of Python. Default: the distribution's own.
-        requirements: what is installed beside the tools.
-        torch: the torch whose constraints hold; empty for none.
+    By default ``python`` is the distribution's own. The constraints of ``torch`` hold, if it is not empty.
     """
     release = distro_release(distro)
     return Packages(
@@ -130,12 +126,7 @@ class TorchPackages:
         )
 
     def installed(self, others: Iterable[Component] = (), more: Iterable[str] = ()) -> Packages | None:
-        """Return what pip installs in an image with torch; None where it is not known.
-
-        Args:
-            others: the extras in the image.
-            more: what is asked for besides.
-        """
+        """Return what pip installs in an image with torch, extras and ``more``; None where it is not known."""
         needs = [_needs(component) for component in others]
         if not self._is_published or None in needs:
             return None

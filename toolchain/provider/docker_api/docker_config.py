@@ -20,12 +20,8 @@ _FRESH: Final = 60.0
 class Keychain:
     """The credentials for the registries that one image needs. For any other registry there is none.
 
-    Args:
-        image: the image; its registry's user and password count for its own registry, if both are given.
-        registries: the hosts that its build pulls from.
-
-    Attributes:
-        warning: the warning about a username without a password, or the reverse; "" for none.
+    The image's user and password count for its own registry, if both are given. Its build pulls from the hosts
+    ``registries``. ``warning`` is about a username without a password, or the reverse; "" for none.
     """
 
     def __init__(self, image: ImageInputs, registries: Iterable[str] = ()) -> None:

@@ -39,15 +39,9 @@ class StreamError(SlipwayError):
 
 
 class BuildLog:
-    """Follows one build.
+    """Follows one build: ``show`` takes each line worth showing, after ``hide`` has masked its secrets, before any cut.
 
-    Args:
-        show: takes each line worth showing.
-        hide: masks secrets in the build's output, before any of it is cut.
-
-    Attributes:
-        image_id: id of the image that was built; "" until then.
-        error: the engine's error; "" without one.
+    ``image_id`` is the id of the image that was built, "" until then, and ``error`` the engine's error, "" without one.
     """
 
     def __init__(self, show: Show, hide: Callable[[str], str]) -> None:

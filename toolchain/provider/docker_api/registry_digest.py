@@ -24,15 +24,12 @@ Registries = Iterable[Mapping[str, Any]]
 
 
 def digest(name: str, registries: Registries, *, verify: bool) -> str:
-    """Return the digest a registry holds under an image's name.
+    """Return the digest a registry holds under an image's name, with a tag or a digest; `latest` without either.
 
-    Args:
-        name: the image, with a tag or a digest; `latest` without either.
-        registries: addresses and credentials; others are reached over https without credentials.
-        verify: whether to verify the registry's certificate.
+    ``registries`` are addresses and credentials; others are reached over https without credentials. ``verify`` is
+    whether to verify the registry's certificate.
 
-    Raises:
-        SlipwayError: if the registry cannot be reached or does not know the image.
+    Raises SlipwayError: the registry cannot be reached or does not know the image.
     """
     image = image_name.parse(name)
     image = image if image.version else replace(image, tag="latest")

@@ -74,15 +74,9 @@ class _Services(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # a generic 
 
 
 class Session:
-    """A session that is open within a `with` block.
+    """A session that is open within a `with` block. ``id`` is the session's id in a build's request.
 
-    Args:
-        engine: the engine.
-        credentials: returns a registry's credentials.
-        build_secrets: secrets that steps may mount, by id.
-
-    Attributes:
-        id: the session's id in a build's request.
+    ``credentials`` returns those of a registry, and ``build_secrets`` are secrets that steps may mount, by id.
     """
 
     def __init__(

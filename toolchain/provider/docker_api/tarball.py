@@ -25,19 +25,13 @@ class Sink(Protocol):
 
 
 def write(sink: Sink, root: str, patterns: list[str], extra: Mapping[str, bytes]) -> None:
-    """Write a context.
+    """Write the context at ``root``, a resolved path, into ``sink``, without what ``patterns`` leave out.
 
     Everything belongs to root, as Docker's own client has it. Modification times are kept: neither builder looks at
-    them when it decides whether a step is cached, and a program may look at them in the image.
+    them when it decides whether a step is cached, and a program may look at them in the image. The files of ``extra``,
+    by path, take the place of the context's own.
 
-    Args:
-        sink: takes the stream.
-        root: the context, a resolved path.
-        patterns: what to leave out.
-        extra: further files by path, which take the place of the context's own.
-
-    Raises:
-        SlipwayError: for a file that cannot be read.
+    Raises SlipwayError: a file cannot be read.
     """
     links: dict[tuple[int, int], str] = {}
     with tarfile.open(
