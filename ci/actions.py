@@ -39,8 +39,7 @@ PAGE = 100
 def variable(name: str) -> str:
     """Return a variable of the job.
 
-    Raises:
-        SlipwayError: it is unset, or empty, as an undefined variable of a repository is.
+    Raises SlipwayError: it is unset, or empty, as an undefined variable of a repository is.
     """
     value = os.environ.get(name)
     if not value:
@@ -76,8 +75,7 @@ def event() -> Mapping[str, Any]:
 def api(method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
     """Call GitHub's REST API with the job's token, and return the JSON response; ``path`` is below the repository's.
 
-    Raises:
-        SlipwayError: GitHub rejects the request, or is unreachable.
+    Raises SlipwayError: GitHub rejects the request, or is unreachable.
     """
     url = f"{variable('GITHUB_API_URL')}/repos/{variable('GITHUB_REPOSITORY')}/{path}"
     headers = {
@@ -109,8 +107,7 @@ def open_pulls(owner: str, branch: str) -> list[Any]:
 def send(request: urllib.request.Request, subject: str) -> bytes:
     """Return the body of a response; ``subject`` begins errors.
 
-    Raises:
-        SlipwayError: the server rejects the request, or is unreachable.
+    Raises SlipwayError: the server rejects the request, or is unreachable.
     """
     try:
         with _OPENER.open(request, timeout=_TIMEOUT) as response:

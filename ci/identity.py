@@ -42,8 +42,7 @@ RETRY_SECONDS = 15.0
 def token(audience: str) -> str:
     """Return GitHub's identity token of this job for one audience.
 
-    Raises:
-        SlipwayError: the job lacks the permission ``id-token: write``, or GitHub does not respond.
+    Raises SlipwayError: the job lacks the permission ``id-token: write``, or GitHub does not respond.
     """
     url = f"{variable('ACTIONS_ID_TOKEN_REQUEST_URL')}&audience={urllib.parse.quote(audience, safe='')}"
     headers = {"Authorization": f"Bearer {variable('ACTIONS_ID_TOKEN_REQUEST_TOKEN')}"}
@@ -59,8 +58,7 @@ def token(audience: str) -> str:
 def tokens(folder: Path) -> Iterator[dict[str, str]]:
     """Keep the tokens of the job's clouds in files, and yield the variables with the files' paths.
 
-    Raises:
-        SlipwayError: see :func:`token`.
+    Raises SlipwayError: see :func:`token`.
     """
     roles = {role: os.environ[role] for role in CLOUDS if os.environ.get(role)}
     files = {folder / role: CLOUDS[role][1].format(value) for role, value in roles.items()}

@@ -41,8 +41,7 @@ _VERSION = 3
 def public(exported: Mapping[str, Any], commit: str) -> dict[str, Any]:
     """Return the public part of an exported state of a commit: ``commit``, ``outputs`` and ``resources``.
 
-    Raises:
-        SlipwayError: it has a secret.
+    Raises SlipwayError: it has a secret.
     """
     everything = exported["deployment"]["resources"]
     resources = [part for part in map(_public, everything) if part]

@@ -30,8 +30,7 @@ def commit(root: Path) -> str | None:
 def stack(root: Path, name: str) -> dict[str, Any] | None:
     """Return the public state of a stack; None if it is not published.
 
-    Raises:
-        SlipwayError: the file is not what ``record`` writes.
+    Raises SlipwayError: the file is not what ``record`` writes.
     """
     text = git(root, "show", f"{_FETCHED}:{FOLDER}/{name}.json")
     if text is None:
@@ -46,8 +45,7 @@ def stack(root: Path, name: str) -> dict[str, Any] | None:
 def outputs(root: Path, name: str) -> dict[str, Any]:
     """Return the outputs of a published stack.
 
-    Raises:
-        SlipwayError: it is not published, or the file is not what ``record`` writes.
+    Raises SlipwayError: it is not published, or the file is not what ``record`` writes.
     """
     published = stack(root, name)
     if published is None:

@@ -166,8 +166,7 @@ def _shared(
 def temporary(checkout: Checkout, stack: str) -> Iterator[Stack]:
     """Yield an empty stack on a temporary backend; it pushes nothing and has no secrets.
 
-    Raises:
-        ToolchainError: the machine cannot be prepared.
+    Raises ToolchainError: the machine cannot be prepared.
     """
     tracked = stack_command.check_name(checkout, stack)
     variables = prepared(checkout, stack, pushing=False)
@@ -204,8 +203,7 @@ def selected(plan: Plan, image: str = "", platform: str = "") -> list[str]:
     ``image`` is the name of one, or of an index, which stands for the images of its platforms. Without it, all are
     taken. ``platform`` leaves out what is for another one. An index is there if the images of all its platforms are.
 
-    Raises:
-        SlipwayError: the stack has no such image, or is not for that platform.
+    Raises SlipwayError: the stack has no such image, or is not for that platform.
     """
     parts = {name: [part.spec.name for part in images] for name, images in plan.indexes.items()}
     taken = {each.spec.name for each in plan.select(image or None)}

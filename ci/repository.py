@@ -51,8 +51,7 @@ def follows(root: Path, commit: str, before: str | None) -> bool:
 def push(root: Path, commit: str, branch: str, *, force: bool = False) -> None:
     """Push a commit to a branch of the remote ``origin``.
 
-    Raises:
-        SlipwayError: the remote rejects it, as it does without ``force`` if the branch has other commits.
+    Raises SlipwayError: the remote rejects it, as it does without ``force`` if the branch has other commits.
     """
     words = ["push", "--quiet", *(["--force"] if force else []), "origin", f"{commit}:refs/heads/{branch}"]
     run(root, *words, variables=_login())
@@ -70,8 +69,7 @@ def fetch(root: Path, branch: str) -> str | None:
 def run(root: Path, *words: str, stdin: str = "", variables: Mapping[str, str] | None = None) -> str:
     """Run git with more environment variables, and return its output.
 
-    Raises:
-        SlipwayError: git fails; with the last line of its error.
+    Raises SlipwayError: git fails; with the last line of its error.
     """
     environment = child_environment("git", **(variables or {}))
     completed = run_program(["git", "-C", str(root), *words], NETWORK_SECONDS, env=environment, stdin=stdin)

@@ -85,8 +85,7 @@ class Sections(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command that is named first in ``args``.
 
-        Raises:
-            UsageError: there is no such command; the message names the nearest.
+        Raises UsageError: there is no such command; the message names the nearest.
         """
         if args[0] not in self.commands and not args[0].startswith("-"):
             raise click.UsageError(f"no such command '{args[0]}'{suggest(args[0], self.commands)}", ctx)

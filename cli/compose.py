@@ -57,8 +57,7 @@ def own_platform(plan: Plan) -> str | None:
 def of_user(plan: Plan, uid: int, platform: str | None = None) -> PlannedImage:
     """Return which of a stack's images a user works in: the one made for that user id, else the last.
 
-    Raises:
-        SlipwayError: the stack has no image to run, or not for that platform.
+    Raises SlipwayError: the stack has no image to run, or not for that platform.
     """
     last = plan.image(platform=platform)
     images = [image for image in plan.images if not image.spec.product and image.spec.platform == last.spec.platform]
@@ -74,8 +73,7 @@ def _workspace(plan: Plan, image: PlannedImage) -> Workspace:
 def write(folder: Path, files: Mapping[str, str], *, force: bool) -> list[Path]:
     """Write the files to a folder, all or none; return their paths.
 
-    Raises:
-        SlipwayError: a file exists and ``force`` is not given, or this did not write it; or it cannot be written.
+    Raises SlipwayError: a file exists and ``force`` is not given, or this did not write it; or it cannot be written.
     """
     paths = [folder / name for name in files]
     for path in paths:

@@ -20,8 +20,7 @@ def render(stack: str, nodes: int, image: str | None = None) -> str:
     Without the name of an image, that is the last of the user's own images on top of them, if there is one, and a
     flavor may have an example of its own. Else it is an indexed Job.
 
-    Raises:
-        SlipwayError: the stack is wrong, its images have no CUDA, or ``nodes`` is too few.
+    Raises SlipwayError: the stack is wrong, its images have no CUDA, or ``nodes`` is too few.
     """
     planned = plan.make(stack)
     module = flavors.flavor(planned.config.flavor)
@@ -50,9 +49,8 @@ def batch_script(stack: str, nodes: int, platform: str | None = None, image: str
 
     ``platform`` is that of the nodes, by default the stack's first. ``image`` is a name, by default the last's.
 
-    Raises:
-        SlipwayError: the stack is wrong, it has no image to run, none with CUDA or none for the platform, or ``nodes``
-            is less than one.
+    Raises SlipwayError: the stack is wrong, it has no image to run, none with CUDA or none for the platform, or
+    ``nodes`` is less than one.
     """
     planned = plan.make(stack)
     run = planned.image(image, platform or (planned.config.platform if planned.indexes else None))

@@ -13,8 +13,7 @@ from containers.errors import SlipwayError
 def run_pulumi(words: list[str], stack: str, root: Path, needed: str) -> subprocess.CompletedProcess[str]:
     """Run ``pulumi stack`` with words about a stack; ``needed`` is what it has, for the error if there is no Pulumi.
 
-    Raises:
-        SlipwayError: Pulumi cannot be run.
+    Raises SlipwayError: Pulumi cannot be run.
     """
     try:
         return run_program(

@@ -70,8 +70,7 @@ class Update:
 def updates(stack: str, root: Path) -> list[Update]:
     """Return a stack's updates, the newest first; none of a stack that is new.
 
-    Raises:
-        SlipwayError: Pulumi cannot read the state.
+    Raises SlipwayError: Pulumi cannot read the state.
     """
     done = run_pulumi(["history", "--json", "--full-dates"], stack, root, "the updates of a stack")
     if done.returncode and "no stack named" not in done.stderr:
@@ -99,9 +98,8 @@ def roll_back(stack: str, root: Path, number: int | None = None) -> tuple[Update
     These are its YAML, the lock, and what its images' builds read, now or then. Nothing is built or committed. Returns
     the update and the files that changed.
 
-    Raises:
-        SlipwayError: there is no such update, its commit's build is not known, today's code would build something else
-            from that commit's files, or a file has uncommitted changes. No file is changed then.
+    Raises SlipwayError: there is no such update, its commit's build is not known, today's code would build something
+    else from that commit's files, or a file has uncommitted changes. No file is changed then.
     """
     resolved = graph.locked(read_stack(stack, root), f"stack {stack}", root)
     now = resolved.config, content.of_stack(resolved.specs, CheckoutContents(contexts(root)))

@@ -67,9 +67,8 @@ def verify(stack: str, root: Path, image: str | None = None) -> Iterator[Verifie
 
     What the policy refuses is raised last, for all images at once.
 
-    Raises:
-        SlipwayError: there is no such stack or image, the stack does not sign or has published nothing, a required
-            signature is missing, or an image violates the policy.
+    Raises SlipwayError: there is no such stack or image, the stack does not sign or has published nothing, a required
+    signature is missing, or an image violates the policy.
     """
     planned = plan.make(stack, root=root)
     signing = planned.config.signing
@@ -135,8 +134,7 @@ class Evidence:
 
     ``published`` are those of the last update, by their kind.
 
-    Raises:
-        SlipwayError: one of the stack's signatures, or of its policy's, is missing.
+    Raises SlipwayError: one of the stack's signatures, or of its policy's, is missing.
     """
 
     def __init__(self, ref: str, signing: SigningConfig, login: Login | None, published: Collection[str]) -> None:
@@ -166,8 +164,7 @@ class Evidence:
     def facts(self) -> list[Fact]:
         """Return the content of the attestations, and the SLSA level that they show.
 
-        Raises:
-            SlipwayError: they have another shape than ours.
+        Raises SlipwayError: they have another shape than ours.
         """
         with shape.expected(self._ref):
             return [(what, printable(text)) for what, text in self._facts()]
@@ -212,8 +209,7 @@ def _pinned(parent: str, login: Login | None) -> str:
 
     A parent that was built on its tag stays `repository@tag`, as provenance has it.
 
-    Raises:
-        SlipwayError: the registry does not have it.
+    Raises SlipwayError: the registry does not have it.
     """
     if Reference.of(parent).digest:
         return parent

@@ -21,10 +21,9 @@ def check(plan: Plan) -> None:
     word. A stack for linux/amd64 alone is not checked, as nearly all parents have that one, and registries count
     requests.
 
-    Raises:
-        SlipwayError: credentials, a program or a key is missing, a parent of another stack is not published, a parent
-            lacks a platform, or a scale set of the runners is being deleted, or not prepared for another release
-            of ARC; one line for each.
+    Raises SlipwayError: credentials, a program or a key is missing, a parent of another stack is not published, a
+    parent lacks a platform, or a scale set of the runners is being deleted, or not prepared for another release of ARC;
+    one line for each.
     """
     signing = plan.config.signing if plan.config.publish else None
     if plan.config.publish:
@@ -55,8 +54,7 @@ def _check_encryption(plan: Plan) -> None:
     The engine may push by plain HTTP to what its `insecure-registries` lists. Gates, tags and layers of zstd are
     Slipway's own requests. Registries of clouds have HTTPS, and one on loopback needs none.
 
-    Raises:
-        SlipwayError: the registry has no HTTPS that this machine trusts.
+    Raises SlipwayError: the registry has no HTTPS that this machine trusts.
     """
     registry = plan.config.registry
     host = Reference(registry.repository).host

@@ -19,8 +19,7 @@ from containers.errors import one_line, suggest
 def of(provider: type[pulumi.ProviderResource]) -> dict[str, Any]:
     """Return the arguments of a provider's class that the stack gives in the namespace of its package.
 
-    Raises:
-        pulumi.RunError: the provider has no such setting, or its value is not JSON.
+    Raises pulumi.RunError: the provider has no such setting, or its value is not JSON.
     """
     prefix = f"{provider.pulumi_type.removeprefix('pulumi:providers:')}:"  # type: ignore[attr-defined]  # of each generated class
     parameters = inspect.signature(provider._internal_init).parameters  # type: ignore[attr-defined]  # noqa: SLF001

@@ -45,8 +45,7 @@ class UpdateSettings:
     def of(cls, placement: Placement) -> Self:
         """Return the settings of a placed plan. A preview, which builds nothing, needs none.
 
-        Raises:
-            pulumi.RunError: the provider takes none, or a secret is not where the configuration says.
+        Raises pulumi.RunError: the provider takes none, or a secret is not where the configuration says.
         """
         config = placement.plan.config
         logins = config.build_secrets

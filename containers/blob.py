@@ -67,8 +67,7 @@ def read_blob(
     plugins/content/local/writer.go, `Commit`). A blob that its image names otherwise than by its digest is not to
     ``verify``.
 
-    Raises:
-        SlipwayError: the blob does not have its digest or its size, or is malformed.
+    Raises SlipwayError: the blob does not have its digest or its size, or is malformed.
     """
     stream = _Hashed(
         source, budget.current(reference), f"{reference}: {digest}", size, hashlib.sha256() if verify else None

@@ -57,8 +57,7 @@ class Budget:
     def receive(self, source: Callable[[int], bytes], size: int) -> bytes:
         """Return the next bytes of a blob, at most ``size``.
 
-        Raises:
-            SlipwayError: the sender is too slow, or the processor's time is spent.
+        Raises SlipwayError: the sender is too slow, or the processor's time is spent.
         """
         start = time.monotonic()
         content = source(size)
@@ -91,8 +90,7 @@ class Budget:
 
         ``hashed`` are further bytes of an archive whose digest is counted.
 
-        Raises:
-            SlipwayError: it is more than there was.
+        Raises SlipwayError: it is more than there was.
         """
         self._hashed += hashed
         self._checks += 1
@@ -138,8 +136,7 @@ def uncounted() -> Iterator[None]:
 def limited(subject: str, images: int = 1) -> Iterator[None]:
     """Limit the work of the block, which reads some ``images``; an inner block counts as a part of the outer one.
 
-    Raises:
-        SlipwayError: it takes more memory or time than it may.
+    Raises SlipwayError: it takes more memory or time than it may.
     """
     global _current  # noqa: PLW0603 - the limits are the process's
     if _current:
@@ -216,8 +213,7 @@ def apart(subject: str, function: Callable[..., Result], *arguments: Any) -> Res
 
     This process may have other work, as a provider of Pulumi has.
 
-    Raises:
-        SlipwayError: the function raises one, takes more than it may, or its process ends otherwise.
+    Raises SlipwayError: the function raises one, takes more than it may, or its process ends otherwise.
     """
     process = subprocess.run(
         [sys.executable, "-c", f"from {__name__} import _serve; _serve()"],

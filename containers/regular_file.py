@@ -12,8 +12,7 @@ from typing import IO
 def opened(folder: Path, name: str) -> IO[bytes]:
     """Open a regular file of a folder for reading. Neither is followed where it is a link.
 
-    Raises:
-        OSError: it is not there, or is something else.
+    Raises OSError: it is not there, or is something else.
     """
     within = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:

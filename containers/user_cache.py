@@ -94,8 +94,7 @@ def _check_parents(path: Path) -> None:
 
     In a sticky folder, such as /tmp, nobody renames what another user has.
 
-    Raises:
-        PermissionError: a folder or a link above it is another user's, or others can write there.
+    Raises PermissionError: a folder or a link above it is another user's, or others can write there.
     """
     for parent in {*path.absolute().parents, *path.resolve().parents}:
         status = parent.lstat()
@@ -109,8 +108,7 @@ def _check_parents(path: Path) -> None:
 def _opened(flags: int, path: Path | str, within: int | None = None, *, alone: bool = True) -> Iterator[int]:
     """Open a file or folder of this user; with `alone`, only one that nobody else can write.
 
-    Raises:
-        OSError: it is not, or not there.
+    Raises OSError: it is not, or not there.
     """
     descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=within)
     try:

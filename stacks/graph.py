@@ -56,8 +56,7 @@ def unlocked(values: Mapping[str, Any], where: str, root: Path = ROOT, above: tu
 
     ``above`` are the stacks whose images stand on this one's, the nearest last.
 
-    Raises:
-        SlipwayError: the configuration is wrong; one line for each mistake, starting with ``where``.
+    Raises SlipwayError: the configuration is wrong; one line for each mistake, starting with ``where``.
     """
     if values.get("platforms"):  # a program gets the default of the other key from Pulumi
         values = {key: value for key, value in values.items() if key != "platform"}
@@ -110,8 +109,7 @@ def _compressed(spec: ImageSpec, config: StackConfig) -> ImageSpec:
 def locked(values: Mapping[str, Any], where: str, root: Path = ROOT) -> Graph:
     """Return the graph of a stack's values, with the digests, commits and the date of the lock.
 
-    Raises:
-        SlipwayError: see :func:`unlocked`; or the lock lacks the commit of a branch.
+    Raises SlipwayError: see :func:`unlocked`; or the lock lacks the commit of a branch.
     """
     graph = unlocked(values, where, root)
     try:

@@ -72,9 +72,8 @@ def since(ref: str, root: Path) -> Affected:
 
     So later commits on ``ref``'s branch do not count.
 
-    Raises:
-        SlipwayError: ``ref`` is no commit, the clone's history does not reach back to it, ``root`` is no git checkout,
-            or a stack of the working tree cannot be resolved.
+    Raises SlipwayError: ``ref`` is no commit, the clone's history does not reach back to it, ``root`` is no git
+    checkout, or a stack of the working tree cannot be resolved.
     """
     base = _base(ref, root)
     then = older_trees.at(base, root, checks=True) if base else Tree()

@@ -69,8 +69,7 @@ def path(root: Path) -> Path:
 def read(root: Path) -> Mapping[str, str]:
     """Return the locked digests by qualified reference, such as ``docker.io/nvidia/cuda:12.1.1-base-ubuntu20.04``.
 
-    Raises:
-        SlipwayError: the file is not what ``lock`` writes.
+    Raises SlipwayError: the file is not what ``lock`` writes.
     """
     return {name: digest for name, digest in _read(root).items() if name not in {_REFRESH, *_TABLE_FORMS}}
 
@@ -103,8 +102,7 @@ def refresh_date(root: Path) -> str | None:
 def refresh_date_in(text: str) -> str | None:
     """Return the date of the last refresh in a lock's text; None where there was none.
 
-    Raises:
-        SlipwayError: see :func:`read`.
+    Raises SlipwayError: see :func:`read`.
     """
     return _parsed(text).get(_REFRESH)
 
@@ -322,9 +320,8 @@ def pinned(
 
     ``locked`` is from :func:`read`, and ``tables`` from :func:`read_tables`.
 
-    Raises:
-        SlipwayError: the lock lacks a branch. A parent without a digest stays at its tag, and so does a source without
-            a commit.
+    Raises SlipwayError: the lock lacks a branch. A parent without a digest stays at its tag, and so does a source
+    without a commit.
     """
     mirrors = config.mirrors
     commits = _source_commits(mirrors, locked)

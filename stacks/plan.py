@@ -246,8 +246,7 @@ class Plan:
 
         Without a name: the last image that is run, on top of the others.
 
-        Raises:
-            SlipwayError: the stack builds no such image, not for that platform, or for several and none is given.
+        Raises SlipwayError: the stack builds no such image, not for that platform, or for several and none is given.
         """
         if name is None:
             last = next((image for image in reversed(self.images) if not image.spec.product), None)
@@ -263,8 +262,7 @@ class Plan:
     def select(self, name: str | None = None, platform: str | None = None) -> list[PlannedImage]:
         """Return all images, or those of a name, which an index may have, and of a platform.
 
-        Raises:
-            SlipwayError: there is none.
+        Raises SlipwayError: there is none.
         """
         named = [image for image in self.images if name in {None, image.spec.name}] or self.indexes.get(name or "", [])
         if not named:
@@ -349,8 +347,7 @@ def _uri(source: str, mirrors: MirrorsConfig) -> str:
 def resolve(stack: str, root: Path = ROOT) -> tuple[StackConfig, list[ImageSpec]]:
     """Return the configuration and the specs of a stack that has a file, parents before children and locked.
 
-    Raises:
-        SlipwayError: there is no such stack, or its configuration is wrong; one line for each mistake.
+    Raises SlipwayError: there is no such stack, or its configuration is wrong; one line for each mistake.
     """
     resolved = _graph(_file_values(stack, root), f"stack {stack}", root)
     return resolved.config, list(resolved.specs)
@@ -359,8 +356,7 @@ def resolve(stack: str, root: Path = ROOT) -> tuple[StackConfig, list[ImageSpec]
 def specs(values: Mapping[str, Any], where: str, root: Path = ROOT) -> tuple[StackConfig, list[ImageSpec]]:
     """Return the configuration and the locked specs of a stack's values; ``where`` names the stack in errors.
 
-    Raises:
-        SlipwayError: the configuration is wrong; one line for each mistake.
+    Raises SlipwayError: the configuration is wrong; one line for each mistake.
     """
     resolved = _graph(values, where, root)
     return resolved.config, list(resolved.specs)
@@ -383,9 +379,8 @@ def make(
     plans passes ``contents``, which read each file of the checkout's context once. Without ``search``, no older tree is
     read: tags name the last commit, whichever commit the images come from.
 
-    Raises:
-        SlipwayError: the stack does not exist, its configuration is wrong, a Dockerfile is missing, or a tag or the
-            stack's own name is too long; one line for each mistake.
+    Raises SlipwayError: the stack does not exist, its configuration is wrong, a Dockerfile is missing, or a tag or the
+    stack's own name is too long; one line for each mistake.
     """
     written = _file_values(stack, root)
     resolved = _graph(written if values is None else values, f"stack {stack}", root)
@@ -494,8 +489,7 @@ def _with_published(spec: ImageSpec, others: Mapping[str, Plan]) -> ImageSpec:
 def extra_tags_of(stack: str, config: StackConfig, root: Path = ROOT) -> tuple[str, ...]:
     """Return the additional tags of a stack's images. On a branch other than main they start with its name.
 
-    Raises:
-        SlipwayError: a tag is too long with the branch's name.
+    Raises SlipwayError: a tag is too long with the branch's name.
     """
     branch = history.prefix(root) if config.extra_tags else None
     if branch is None:

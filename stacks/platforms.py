@@ -27,8 +27,7 @@ def check_keys(values: Mapping[str, Any], where: str) -> None:
 def merged(specs: Mapping[str, Sequence[ImageSpec]]) -> list[ImageSpec]:
     """Return the images of all platforms as those of one stack; ``specs`` maps each platform to its own.
 
-    Raises:
-        SlipwayError: an image would have another tag on each platform; one line for each image.
+    Raises SlipwayError: an image would have another tag on each platform; one line for each image.
     """
     _check_tags(specs)
     by_name = {platform: {spec.name: spec for spec in own} for platform, own in specs.items()}

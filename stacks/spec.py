@@ -277,8 +277,7 @@ def label_name(argument: str) -> str | None:
 def parents_first(specs: Iterable[ImageSpec]) -> list[ImageSpec]:
     """Return the specs with parents before children, otherwise in the order given.
 
-    Raises:
-        SlipwayError: two specs have one name, a parent is missing, or the parents form a circle.
+    Raises SlipwayError: two specs have one name, a parent is missing, or the parents form a circle.
     """
     by_name: dict[str, ImageSpec] = {}
     for spec in specs:

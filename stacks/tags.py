@@ -149,8 +149,7 @@ def render(revision: Revision, suffix: Suffix) -> str:
 def of_part(platform: str, tag: str) -> str:
     """Return the tag of one platform's part of an index. Nothing refers to it; it keeps the part in the registry.
 
-    Raises:
-        SlipwayError: it would be longer than 128 characters.
+    Raises SlipwayError: it would be longer than 128 characters.
     """
     part = f"{architecture(platform)}{_PART}{tag}"
     if len(part) > LIMIT:
@@ -164,8 +163,7 @@ def of_part(platform: str, tag: str) -> str:
 def parse(tag: str) -> tuple[Revision, Suffix]:
     """Take a tag apart; the inverse of :func:`render`. The architecture before a part's tag is left out.
 
-    Raises:
-        SlipwayError: the text is not a tag of this grammar.
+    Raises SlipwayError: the text is not a tag of this grammar.
     """
     match = _TAG.fullmatch(tag) if len(tag) <= LIMIT else None
     if not match:
@@ -182,8 +180,7 @@ def parse(tag: str) -> tuple[Revision, Suffix]:
 def check_tail(tail: str) -> str:
     """Return the tail if it is valid at the end of every tag.
 
-    Raises:
-        ValueError: it has a forbidden character, or looks like one of the fields.
+    Raises ValueError: it has a forbidden character, or looks like one of the fields.
     """
     if not re.fullmatch(_WORD, tail):
         raise ValueError("expected letters, digits, '_' and '.', starting with a letter or '_', such as flash_attn1")
@@ -195,8 +192,7 @@ def check_tail(tail: str) -> str:
 def check_extra(tag: str) -> str:
     """Return the tag if it is valid as an additional tag of images.
 
-    Raises:
-        ValueError: it is no tag, or looks like an image's own tag, a signature's, or one that keeps an image in ECR.
+    Raises ValueError: it is no tag, or looks like an image's own tag, a signature's, or one that keeps an image in ECR.
     """
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,126}", tag):  # ECR's filter has a `*` before it, and 128 too
         raise ValueError("expected a tag such as latest: letters, digits and _ . -, at most 127 characters")
@@ -212,8 +208,7 @@ def check_extra(tag: str) -> str:
 def branch_prefix(branch: str) -> str | None:
     """Return the prefix of a branch's tags: None for ``main``, else its name with the characters of a tag.
 
-    Raises:
-        SlipwayError: the name has no character that is valid in a tag.
+    Raises SlipwayError: the name has no character that is valid in a tag.
     """
     if branch == "main":
         return None

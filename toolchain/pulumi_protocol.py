@@ -14,8 +14,7 @@ def without_sdk() -> None:
     before they are imported, in a process that imports nothing else of the SDK. Such a process sends no traces to
     OpenTelemetry.
 
-    Raises:
-        ModuleNotFoundError: the SDK is not installed.
+    Raises ModuleNotFoundError: the SDK is not installed.
     """
     for name in _PACKAGES:
         spec = importlib.util.find_spec(name)

@@ -38,8 +38,7 @@ def run(options: argparse.Namespace) -> int:
     ``parallel`` says how many jobs of the first may run at a time: one, where a stack stands on another of them. That
     one comes first.
 
-    Raises:
-        SlipwayError: the clone is shallow, or the history cannot be compared.
+    Raises SlipwayError: the clone is shallow, or the history cannot be compared.
     """
     if (git(ROOT, "rev-parse", "--is-shallow-repository") or "").strip() != "false":
         raise SlipwayError(f"{ROOT}: the clone is shallow: set `fetch-depth: 0` of actions/checkout")
@@ -64,8 +63,7 @@ def run(options: argparse.Namespace) -> int:
 def parents_first(stacks: Iterable[str]) -> tuple[list[str], bool]:
     """Return the stacks, parents first, and whether one stands on another.
 
-    Raises:
-        SlipwayError: a stack's configuration is wrong, or stacks stand on each other.
+    Raises SlipwayError: a stack's configuration is wrong, or stacks stand on each other.
     """
     names = [*stacks]
     parents = {stack: [each for spec in plan.resolve(stack)[1] for each in spec.parents.values()] for stack in names}

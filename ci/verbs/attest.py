@@ -36,9 +36,8 @@ _GITHUB_GROUP = "GitHub Actions"
 def run(options: argparse.Namespace) -> int:
     """Sign each statement; return 0.
 
-    Raises:
-        SlipwayError: the statements are not those that the job output, the stack requires another signer, an image is
-            not the stack's, or signing fails.
+    Raises SlipwayError: the statements are not those that the job output, the stack requires another signer, an image
+    is not the stack's, or signing fails.
     """
     content = options.statements.read_bytes()
     if hashlib.sha256(content).hexdigest() != options.digest:

@@ -14,8 +14,7 @@ def run(options: argparse.Namespace) -> int:
 
     Without it, the next proposal would undo a refresh that is not merged yet.
 
-    Raises:
-        SlipwayError: git or GitHub fails, or the branch's lock was not written by ``slipway lock``.
+    Raises SlipwayError: git or GitHub fails, or the branch's lock was not written by ``slipway lock``.
     """
     if not actions.open_pulls(actions.owner(), options.branch):
         return 0

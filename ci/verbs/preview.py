@@ -35,8 +35,7 @@ def run(options: argparse.Namespace) -> int:
     run on the published image. Unchanged parents are pulled. An unpublished stack is built whole. The report lists
     images that the stack no longer has. With ``--platform``, what is for other platforms is left out.
 
-    Raises:
-        SlipwayError: there is no such stack, or its configuration is wrong.
+    Raises SlipwayError: there is no such stack, or its configuration is wrong.
     """
     os.environ[BRANCH_VARIABLE] = _MAIN
     planned = plan.make(options.stack)

@@ -19,8 +19,7 @@ def run(options: argparse.Namespace) -> int:
     GitHub starts no workflow for a push with the job's token, to prevent loops; so the preview is dispatched. An open
     pull request with the same content stays as it is; with other content it gets the title of that content.
 
-    Raises:
-        SlipwayError: git or GitHub fails.
+    Raises SlipwayError: git or GitHub fails.
     """
     texts = {path: (ROOT / path).read_text(encoding="utf-8") for path in options.paths}
     commit = repository.commit(ROOT, repository.run(ROOT, "rev-parse", "HEAD"), dict(texts), options.title)

@@ -27,9 +27,8 @@ def run(options: argparse.Namespace) -> int:
 
     Jobs of one stack run one at a time in any order, so a job of an older commit than the last is refused.
 
-    Raises:
-        SlipwayError: there is no such stack or image, a later commit was published, or a variable of
-            docs/guides/github-actions.md is missing.
+    Raises SlipwayError: there is no such stack or image, a later commit was published, or a variable of
+    docs/guides/github-actions.md is missing.
     """
     planned = plan.make(options.stack)
     names = pulumi_stack.selected(planned, options.image, options.platform)

@@ -28,8 +28,7 @@ from toolchain.pulumi_run import stack_command, withheld
 def run(options: argparse.Namespace) -> int:
     """Push the image with its warm layer; return 0. The branch ``published`` says what the image is.
 
-    Raises:
-        SlipwayError: the machine has no GPU, the stack is not published, or see :func:`cli.warm.warm_build.warm`.
+    Raises SlipwayError: the machine has no GPU, the stack is not published, or see :func:`cli.warm.warm_build.warm`.
     """
     caches = PodCaches(options.caches) if options.caches else EngineCaches(gpu=True)
     if isinstance(caches, EngineCaches) and not has_gpu():

@@ -26,8 +26,7 @@ def run(options: argparse.Namespace) -> int:
 
     Return 1 if a stack's job left something else: the other stacks are recorded.
 
-    Raises:
-        SlipwayError: the branch cannot be written.
+    Raises SlipwayError: the branch cannot be written.
     """
     head = repository.run(ROOT, "rev-parse", "HEAD")
     states, refused = {}, False
@@ -68,8 +67,7 @@ def _record(artifact: Path, stack: str, head: str) -> str | None:
 
     The job wrote the artifact and speaks for its stack alone: one file counts, by its name, and no link.
 
-    Raises:
-        SlipwayError: the file is not what ``publish --to`` writes at this commit.
+    Raises SlipwayError: the file is not what ``publish --to`` writes at this commit.
     """
     refusal = f"stack {stack}: its job left no record of {head[:7]} in {stack}.json"
     if not os.path.lexists(artifact):

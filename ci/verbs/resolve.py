@@ -40,8 +40,7 @@ def run(options: argparse.Namespace) -> int:
 
     The image of a stack for several platforms is their index.
 
-    Raises:
-        SlipwayError: no image or several match, or an argument is not KEY=VALUE.
+    Raises SlipwayError: no image or several match, or an argument is not KEY=VALUE.
     """
     query = Query(options.folder, options.image_name, arguments(options.build_args), options.tag_suffix)
     stack, image = find(query)
@@ -56,8 +55,7 @@ def run(options: argparse.Namespace) -> int:
 def arguments(text: str) -> dict[str, str]:
     """Read build arguments, ``KEY=VALUE``, one per line, as docker/build-push-action does.
 
-    Raises:
-        SlipwayError: a line is not of that form.
+    Raises SlipwayError: a line is not of that form.
     """
     values = {}
     for line in filter(None, map(str.strip, text.splitlines())):
@@ -71,8 +69,7 @@ def arguments(text: str) -> dict[str, str]:
 def find(query: Query) -> tuple[str, str]:
     """Return the stack and the name of the one matching image.
 
-    Raises:
-        SlipwayError: none or several match; the message lists candidates.
+    Raises SlipwayError: none or several match; the message lists candidates.
     """
     folder = posixpath.normpath(query.folder).removeprefix(f"{CONTEXT}/")
     of_folder = [(stack, image) for stack, image in _all() if _folder(image) == folder]

@@ -12,8 +12,7 @@ from cli.warm import warm_build
 def run(options: argparse.Namespace) -> int:
     """Output ``image`` and ``program``; return 0.
 
-    Raises:
-        SlipwayError: the stack is not published, or see :func:`cli.warm.warm_build.in_pod`.
+    Raises SlipwayError: the stack is not published, or see :func:`cli.warm.warm_build.in_pod`.
     """
     outputs = published_branch.outputs(ROOT, options.stack)
     image, program = warm_build.in_pod(options.stack, options.image or None, ROOT, outputs)

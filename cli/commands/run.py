@@ -35,11 +35,7 @@ def _words(*, as_json: bool, **flags: bool) -> list[str]:
 
 
 def _agreed(question: str, *, yes: bool) -> None:
-    """Ask on a terminal; elsewhere --yes says it.
-
-    Raises:
-        SlipwayError: there is no terminal, and no --yes.
-    """
+    """Ask on a terminal; elsewhere --yes says it. Raises SlipwayError: there is no terminal, and no --yes."""
     if yes:
         return
     if not sys.stdin.isatty():

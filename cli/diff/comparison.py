@@ -183,8 +183,7 @@ def compare(
     ``thorough`` reads shared layers too. ``inspect`` inspects both images, which reads all of their layers. Both are
     held to what is ``compiled`` for GPUs, see :class:`stacks.spec.ImageSpec`.
 
-    Raises:
-        SlipwayError: the platforms differ, or a layer cannot be read.
+    Raises SlipwayError: the platforms differ, or a layer cannot be read.
     """
     if before.platform != after.platform and not across:
         raise SlipwayError(

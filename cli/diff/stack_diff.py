@@ -131,8 +131,7 @@ def diff(
     ``image`` may be the name of an index, and ``platform`` one of its platforms. ``thorough`` and ``inspect`` are as
     for a comparison. ``before`` are the stack's outputs; by default they come from Pulumi's state.
 
-    Raises:
-        SlipwayError: there is no such stack or image, Pulumi or a registry fails, or a published image was deleted.
+    Raises SlipwayError: there is no such stack or image, Pulumi or a registry fails, or a published image was deleted.
     """
     planned = plan.make(stack, root=root)
     names = [each.spec.name for each in planned.images]
@@ -149,8 +148,7 @@ def diff(
 def published_images(stack: str, root: Path, image: str | None, platforms: Iterable[str]) -> list[Image]:
     """Return what a stack last published of an image for each of the platforms; without a name, of its last image.
 
-    Raises:
-        SlipwayError: there is no such stack, image or platform, nothing is published, or Pulumi or a registry fails.
+    Raises SlipwayError: there is no such stack, image or platform, nothing is published, or Pulumi or a registry fails.
     """
     planned = plan.make(stack, root=root)
     names = [planned.image(image, platform).spec.name for platform in platforms]
@@ -164,8 +162,7 @@ def pushed(
 ) -> dict[str, Mapping[str, Any]]:
     """Return those of a stack's published ``images``, from its outputs, that are in a registry.
 
-    Raises:
-        SlipwayError: none is, or ``image`` is not among them.
+    Raises SlipwayError: none is, or ``image`` is not among them.
     """
     result = {name: built for name, built in images.items() if "@" in built.get("ref", "")}
     if not result:

@@ -74,8 +74,7 @@ def steps(
 ) -> Iterator[Step]:
     """Yield the steps for stacks that push to ``registries``; none where Azure has neither these nor the state.
 
-    Raises:
-        SlipwayError: the address of the state names no storage account.
+    Raises SlipwayError: the address of the state names no storage account.
     """
     roles = [*_roles(registries, backend, secrets_provider)]
     if not roles:

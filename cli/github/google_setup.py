@@ -46,8 +46,7 @@ def steps(
 ) -> Iterator[Step]:
     """Yield the steps for stacks that push to ``registries``; none where Google has neither these nor the state.
 
-    Raises:
-        SlipwayError: the registries are in several projects, of which a repository has one account.
+    Raises SlipwayError: the registries are in several projects, of which a repository has one account.
     """
     roles = dict(_roles(registries, backend, secrets_provider))
     if not roles:

@@ -91,9 +91,8 @@ def steps(
 
     With ``releases``, it also has the workflow of Slipway's own releases, whose environment is for tags alone.
 
-    Raises:
-        SlipwayError: the registries are in several accounts of AWS, which one role cannot push to; or an address has
-            characters that are a pattern in a policy.
+    Raises SlipwayError: the registries are in several accounts of AWS, which one role cannot push to; or an address has
+    characters that are a pattern in a policy.
     """
     _check("--backend", backend)
     _check("--secrets-provider", secrets_provider)
@@ -257,8 +256,7 @@ def _region(url: str) -> str:
 def _check(what: str, url: str) -> None:
     """Refuse an address from which a policy would be for more than it names: `*`, `?` and `${` are patterns in it.
 
-    Raises:
-        SlipwayError: it is such an address, or none.
+    Raises SlipwayError: it is such an address, or none.
     """
     try:
         parts = urlsplit(url)

@@ -14,8 +14,7 @@ from stacks.config.fetching.mirrors import MirrorsConfig
 def of_branch(address: str, branch: str) -> str:
     """Return the newest commit of a repository's branch.
 
-    Raises:
-        SlipwayError: the repository does not respond, or has no such branch.
+    Raises SlipwayError: the repository does not respond, or has no such branch.
     """
     ref = f"refs/heads/{branch}"
     commit = _listed(address, [ref]).get(ref)
@@ -29,8 +28,7 @@ def of_tags(address: str, refs: Sequence[str]) -> dict[str, str | SlipwayError]:
 
     An annotated tag is an object of its own; git lists the commit that it names as ``<ref>^{}`` (git-ls-remote(1)).
 
-    Raises:
-        SlipwayError: the repository does not respond.
+    Raises SlipwayError: the repository does not respond.
     """
     listed = _listed(address, [*refs, *(f"{ref}^{{}}" for ref in refs)])
     return {
@@ -46,8 +44,7 @@ def of_short(repository: str, short: str, mirrors: MirrorsConfig) -> str:
 
     No host is asked for a commit by a part of its name: the history of all branches is fetched, without files.
 
-    Raises:
-        SlipwayError: the repository does not respond, or has no such commit, or several.
+    Raises SlipwayError: the repository does not respond, or has no such commit, or several.
     """
     with tempfile.TemporaryDirectory(prefix="slipway-") as folder:
         return git_objects.fetched(repository, short, Path(folder), mirrors.git or git_objects.PUBLIC)
@@ -58,8 +55,7 @@ def _listed(address: str, refs: Sequence[str]) -> dict[str, str]:
 
     To git each is a pattern that may match the end of another ref: look up what was asked for.
 
-    Raises:
-        SlipwayError: the repository does not respond.
+    Raises SlipwayError: the repository does not respond.
     """
     done = git_objects.run_git(Path.cwd(), "ls-remote", address, *refs)
     if done.returncode:

@@ -50,8 +50,7 @@ def is_repository(folder: Path) -> bool:
 def commit(repository: Path, tag: str) -> str:
     """Return the commit of a tag, or of anything else that git calls a commit, in a repository on this machine.
 
-    Raises:
-        SlipwayError: it has none, and the message names its newest tags; or git does not read the repository.
+    Raises SlipwayError: it has none, and the message names its newest tags; or git does not read the repository.
     """
     branch = tag.removeprefix(BRANCHES) if tag.startswith(BRANCHES) else ""
     for name in (f"refs/tags/{tag}", tag):
@@ -79,8 +78,7 @@ def paths(repository: Path, name: str) -> list[str]:
 def content(repository: Path, name: str, path: str) -> bytes:
     """Return the content of a file of a commit; that of a folder or submodule is empty.
 
-    Raises:
-        SlipwayError: the repository cannot be read, or the host that has the rest of it does not answer.
+    Raises SlipwayError: the repository cannot be read, or the host that has the rest of it does not answer.
     """
     kind = run_git(repository, "ls-tree", "-z", name, "--", path)
     entries = kind.stdout.decode(errors="replace").split("\0")
@@ -95,8 +93,7 @@ def content(repository: Path, name: str, path: str) -> bytes:
 def tags(repository: str, host: str = PUBLIC) -> list[str]:
     """Return the tags of a repository, owner/name, as a host lists them.
 
-    Raises:
-        SlipwayError: the host does not answer, or has no such repository.
+    Raises SlipwayError: the host does not answer, or has no such repository.
     """
     address = f"{host.rstrip('/')}/{repository}"
     done = run_git(Path.cwd(), "ls-remote", "--quiet", "--tags", "--refs", "--", address)

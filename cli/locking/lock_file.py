@@ -45,8 +45,7 @@ class _Lookups:
 
         One may be an error: the reason why its entry has no value. Entries that are kept are not asked for.
 
-        Raises:
-            SlipwayError: it cannot be, and nothing may be left.
+        Raises SlipwayError: it cannot be, and nothing may be left.
         """
         if self.kept.keys() >= set(names):
             return {name: self.kept[name] for name in names}
@@ -80,9 +79,8 @@ def update(
     Images whose Python packages cannot be locked are warned of on standard error, and all else is written. With
     ``reachable``, entries of a host that does not respond stay as they were, and are raised after the rest is written.
 
-    Raises:
-        SlipwayError: a stack is wrong, or a git tag has moved since it was locked; then nothing is written. Or a
-            registry, repository or index does not respond; then too, except with ``reachable``.
+    Raises SlipwayError: a stack is wrong, or a git tag has moved since it was locked; then nothing is written. Or a
+    registry, repository or index does not respond; then too, except with ``reachable``.
     """
     anew = upgrade or refresh
     graphs = [_graph(stack, added=added) for stack in stacks or stack_names()]
@@ -159,8 +157,7 @@ def _platforms(
 ) -> dict[str, Mapping[str, str]]:
     """Return the digests of the parents' images for each platform of the stacks for several, by index.
 
-    Raises:
-        SlipwayError: a parent is no index, or has no image for a platform.
+    Raises SlipwayError: a parent is no index, or has no image for a platform.
     """
     platforms: dict[str, set[str]] = {}
     for unlocked in graphs:
@@ -200,8 +197,7 @@ def _packages(
     without a response. Without an entry there, they are left out. A line says so for each. ``locked`` has the commits
     of git tags.
 
-    Raises:
-        SlipwayError: an index or a repository does not respond, or a list of requirements in a source is refused.
+    Raises SlipwayError: an index or a repository does not respond, or a list of requirements in a source is refused.
     """
     images, users = _installing(graphs)
     kept = {
@@ -337,8 +333,7 @@ def _tag_commits(address: str, refs: Iterable[str], lookups: _Lookups) -> dict[s
 def _check_moved(before: Mapping[str, str], current: Mapping[str, str]) -> None:
     """Refuse git tags and short commits that name another commit than the lock: neither moves.
 
-    Raises:
-        SlipwayError: one line for each.
+    Raises SlipwayError: one line for each.
     """
     moved = [
         f"{name} was moved from {before[name]}, which the lock has, to {commit}: find out why; "

@@ -242,8 +242,7 @@ def _target(platform: str, glibc: str) -> str:
 def _files(resolved: Mapping[str, Any], packages: Packages) -> Iterator[tuple[str, str]]:
     """Yield the address and SHA-256 of each wheel, and of the source distributions that count.
 
-    Raises:
-        NotLockable: a package has no such file with a SHA-256.
+    Raises NotLockable: a package has no such file with a SHA-256.
     """
     for package in resolved["packages"]:
         sources = [package["sdist"]] if package["name"] in packages.sdists and "sdist" in package else []

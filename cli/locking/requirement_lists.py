@@ -55,8 +55,7 @@ def _nested(content: bytes, where: str) -> list[str]:
 
     Lines end where one does for uv, at a lone carriage return too, or for pip, as ``str.splitlines`` ends them.
 
-    Raises:
-        SlipwayError: the list is not UTF-8, or has another option. An index, say, would decide what is locked.
+    Raises SlipwayError: the list is not UTF-8, or has another option. An index, say, would decide what is locked.
     """
     try:
         lines = content.decode("utf-8-sig").splitlines()

@@ -21,9 +21,8 @@ def attach(stack: str, image: str, report: str, root: Path, digest: str | None =
 
     A report of failed checks is attested too: without it, an earlier one of checks that passed would go on to count.
 
-    Raises:
-        SlipwayError: there is no such stack, image or file; the report is malformed, of another image, of the future or
-            older than the newest one; or cosign, the registry or Pulumi fails.
+    Raises SlipwayError: there is no such stack, image or file; the report is malformed, of another image, of the future
+    or older than the newest one; or cosign, the registry or Pulumi fails.
     """
     target = published(stack, image, root, digest)
     cosign.check(target.signing)

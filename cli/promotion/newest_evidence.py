@@ -22,8 +22,7 @@ _LONGEST: Final = 40
 def noted(stack: str, image: str, digest: str, root: Path) -> datetime | None:
     """Return when the newest attested GPU checks of an image ended; None if none are noted of this digest.
 
-    Raises:
-        SlipwayError: Pulumi fails.
+    Raises SlipwayError: Pulumi fails.
     """
     tags = json.loads(_pulumi(["ls", "--json"], stack, root))
     of_digest, _, time = tags.get(_name(image), "").partition(" ")

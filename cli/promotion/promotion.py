@@ -33,9 +33,8 @@ def promote(
 ) -> Iterator[str]:
     """Move a tag to the last published image of a stack, or to the one with a ``digest``; yield what was done.
 
-    Raises:
-        SlipwayError: the stack promotes no such tag; evidence is missing, old or says no, with a line for each, and the
-            tag stays; the tag names a newer image and no digest is given; or somebody else moved the tag meanwhile.
+    Raises SlipwayError: the stack promotes no such tag; evidence is missing, old or says no, with a line for each, and
+    the tag stays; the tag names a newer image and no digest is given; or somebody else moved the tag meanwhile.
     """
     now = now or datetime.now(UTC)
     target = published(stack, image, root, digest)
@@ -201,8 +200,7 @@ def _old(what: str, date: str, promotion: PromotionConfig, now: datetime) -> Ite
 def _move(target: PublishedImage, tag: str, before: str | None) -> None:
     """Move the tag if it still is where it was. Registries have no such operation: the tag is read before and after.
 
-    Raises:
-        SlipwayError: another promotion moved it. Whatever the order, it names an image that was verified.
+    Raises SlipwayError: another promotion moved it. Whatever the order, it names an image that was verified.
     """
     repository = Repository(f"{target.repository}:{tag}", target.login)
     meanwhile = repository.visible_digest()

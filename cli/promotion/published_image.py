@@ -68,8 +68,7 @@ class PublishedImage:
 def published(stack: str, image: str, root: Path, digest: str | None = None) -> PublishedImage:
     """Return the last published image of a stack, or the one with a ``digest`` in its repository.
 
-    Raises:
-        SlipwayError: there is no such stack or image, the stack does not sign, or has published nothing.
+    Raises SlipwayError: there is no such stack or image, the stack does not sign, or has published nothing.
     """
     planned = plan.make(stack, root=root)
     signing = planned.config.signing
@@ -92,8 +91,7 @@ def published_with(target: PublishedImage, digest: str, root: Path) -> tuple[Pub
 
     That is the last published image, or index, if it has the image, else the image by itself.
 
-    Raises:
-        SlipwayError: the registry has no such image.
+    Raises SlipwayError: the registry has no such image.
     """
     last = published(target.stack, target.name, root)
     for image in fetch_each(last.ref, last.login):

@@ -19,9 +19,8 @@ def verify_digest(stack: str, image: str, digest: str, root: Path) -> Iterator[V
 
     Of an index, its images are verified too.
 
-    Raises:
-        SlipwayError: there is no such stack or image, the stack does not sign, a required signature or attestation is
-            missing, or an image violates the policy.
+    Raises SlipwayError: there is no such stack or image, the stack does not sign, a required signature or attestation
+    is missing, or an image violates the policy.
     """
     target = published(stack, image, root, digest)
     images = fetch_each(target.ref, target.login)

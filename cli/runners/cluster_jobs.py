@@ -30,8 +30,7 @@ def cluster_jobs(
 
     ARC knows a job by name once a runner has it; before, it knows how many there are.
 
-    Raises:
-        SlipwayError: the cluster does not answer, or answers with objects of another shape than documented.
+    Raises SlipwayError: the cluster does not answer, or answers with objects of another shape than documented.
     """
     try:
         return _read(config)

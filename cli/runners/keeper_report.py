@@ -20,8 +20,7 @@ def keeper_report(stack: str, config: Ec2RunnersConfig, profile: str | None = No
 
     ``profile`` is the stack's ``aws:profile``; the machine's login by default.
 
-    Raises:
-        SlipwayError: AWS refuses, the stack is not deployed, or the keeper has not looked yet.
+    Raises SlipwayError: AWS refuses, the stack is not deployed, or the keeper has not looked yet.
     """
     import boto3  # noqa: PLC0415 - runners in a cluster need none of it
     from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 - as above

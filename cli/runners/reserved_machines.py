@@ -37,8 +37,7 @@ def of_stacks(stacks: Sequence[str] | None, root: Path) -> list[ReservationEnd]:
 
     Of all, one whose file is wrong costs no other: its entry says what is wrong.
 
-    Raises:
-        SlipwayError: a stack that was named does not exist, or its file is wrong.
+    Raises SlipwayError: a stack that was named does not exist, or its file is wrong.
     """
     ends: list[ReservationEnd] = []
     for stack in stack_names(root) if stacks is None else stacks:

@@ -68,8 +68,7 @@ def run_failure(reference: str, printed: str, status: int) -> SlipwayError:
 def pulled(reference: str) -> Pull | None:
     """Pull an image; return how long it took, or None if the engine had it.
 
-    Raises:
-        SlipwayError: the engine cannot be reached, or cannot pull it.
+    Raises SlipwayError: the engine cannot be reached, or cannot pull it.
     """
     if docker(["image", "inspect", "--format", "{{.Id}}", reference], 60)[0] == 0:
         return None

@@ -85,8 +85,7 @@ class Settings:
 def read_script(path: Path) -> tuple[str, str]:
     """Return the name and the text of a script.
 
-    Raises:
-        SlipwayError: it cannot be read, is no text, or is longer than one argument of a program may be.
+    Raises SlipwayError: it cannot be read, is no text, or is longer than one argument of a program may be.
     """
     try:
         with path.open("rb") as file:
@@ -109,8 +108,7 @@ def has_gpu() -> bool:
 def measure(images: Sequence[Start], count: int, settings: Settings) -> None:
     """Pull each image, then run ``count`` containers of each, by turns.
 
-    Raises:
-        SlipwayError: the engine cannot be reached, or cannot pull or run an image.
+    Raises SlipwayError: the engine cannot be reached, or cannot pull or run an image.
     """
     for image in images:
         image.pull = pulled(image.reference)
@@ -135,8 +133,7 @@ def _add_run(image: Start, settings: Settings) -> None:
 def _report(reference: str, printed: str) -> Mapping[str, Any]:
     """Return the report that the container printed.
 
-    Raises:
-        SlipwayError: what it printed is none. The image decides what its python3 is.
+    Raises SlipwayError: what it printed is none. The image decides what its python3 is.
     """
     try:
         report = json.loads(printed.strip().rpartition("\n")[2])

@@ -70,8 +70,7 @@ def warm(
     ``before`` are the stack's outputs as somebody may have written them, so the image must be the stack's; by default
     they come from Pulumi's state.
 
-    Raises:
-        SlipwayError: the stack has no script or no such image; the engine, the script, the registry or cosign fails.
+    Raises SlipwayError: the stack has no script or no such image; the engine, the script, the registry or cosign fails.
     """
     target = _target(stack, image, root, platform, before)
     if target.config.signing:
@@ -183,8 +182,7 @@ def _built(
 def in_pod(stack: str, image: str | None, root: Path, before: Mapping[str, Any]) -> tuple[str, str]:
     """Return a stack's published image, and the program for ``python3 -c`` in a job with that image as its container.
 
-    Raises:
-        SlipwayError: the stack has no script or no such image, or the script cannot be read or is too long.
+    Raises SlipwayError: the stack has no script or no such image, or the script cannot be read or is too long.
     """
     settings, _, built = _built(plan.make(stack, root=root), image, None, before, root)
     return built["ref"], warm_pod.program(built["ref"], WarmScript.read(root / settings.script), settings.seconds)
@@ -196,8 +194,7 @@ def _others(target: WarmTarget, onto: str) -> list[WarmLayer]:
     Whoever may push can push a layer of their own with a history of ours. So a stack that signs keeps its
     attested layers.
 
-    Raises:
-        SlipwayError: it is not such an image, or has a layer that the stack did not attest.
+    Raises SlipwayError: it is not such an image, or has a layer that the stack did not attest.
     """
     reference = Reference.of(onto)
     if not reference.digest or reference.repository != target.repository:

@@ -35,9 +35,8 @@ class AttestedLayer:
 def attested_layers(image: Image, warm: Image, signer: ImageSigner, login: Login | None) -> list[AttestedLayer]:
     """Return the warm layers that an image has above ``image``, each verified as attested by a signer.
 
-    Raises:
-        SlipwayError: it is not made of ``image`` and warm layers of it alone; the signer attested none of them, or not
-            this one, or as a layer for something else.
+    Raises SlipwayError: it is not made of ``image`` and warm layers of it alone; the signer attested none of them, or
+    not this one, or as a layer for something else.
     """
     layers = warm_image.warm_layers(image, warm)
     predicates = cosign.every_attested(warm.reference, "warm", signer, login)

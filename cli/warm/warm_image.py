@@ -67,8 +67,7 @@ def image_below(warm: Image) -> str:
 def warm_layers(image: Image, warm: Image) -> list[WarmLayer]:
     """Return the warm layers that an image has above ``image``.
 
-    Raises:
-        SlipwayError: it is not made of ``image`` and warm layers of it alone.
+    Raises SlipwayError: it is not made of ``image`` and warm layers of it alone.
     """
     count = len(image.layers)
     config = _config(warm)

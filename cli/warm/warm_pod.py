@@ -32,8 +32,7 @@ _LARGEST_RECORD: Final = 1 << 18
 def program(reference: str, script: WarmScript, seconds: float) -> str:
     """Return what ``python3 -c`` runs in a container of the image, as one line: see ``warm_container.leave``.
 
-    Raises:
-        SlipwayError: the script is too long.
+    Raises SlipwayError: the script is too long.
     """
     content = script.content.decode("latin-1")
     words = [PROGRAM, HOOK, Reference.of(reference).digest, script.path.name, content, str(seconds)]
@@ -75,8 +74,7 @@ class PodCaches:
     def machine(self, reference: str, script: WarmScript) -> WarmMachine:
         """Return the machine that the job claims.
 
-        Raises:
-            SlipwayError: it has no GPU, or the job claims another image or another script.
+        Raises SlipwayError: it has no GPU, or the job claims another image or another script.
         """
         where = f"{warm_container.RECORD} of the job with the GPUs"
         for name, now in (("image", Reference.of(reference).digest), ("sha256", script.sha256)):
@@ -93,8 +91,7 @@ class PodCaches:
     def read(self, *_run: object, read: Callable[[IO[bytes]], Result]) -> tuple[Result, list[str]]:
         """Return the result of ``read`` on the archive. The job's own log has what was left out.
 
-        Raises:
-            SlipwayError: there is no archive, or ``read`` refuses it.
+        Raises SlipwayError: there is no archive, or ``read`` refuses it.
         """
         try:
             with regular_file.opened(self.folder, warm_container.CACHES) as file:

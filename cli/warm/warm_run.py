@@ -129,8 +129,7 @@ class WarmScript:
 def probe(reference: str, *, gpu: bool) -> WarmMachine:
     """Return what the machine is, as a container of the image sees it.
 
-    Raises:
-        SlipwayError: the engine cannot run the image's python3, or that prints something else.
+    Raises SlipwayError: the engine cannot run the image's python3, or that prints something else.
     """
     printed = python_output("warm", reference, ["-c", PROGRAM, HOOK], _PROBE_SECONDS, gpu=gpu)
     try:
@@ -178,8 +177,7 @@ class EngineCaches:
     ) -> tuple[Result, list[str]]:
         """Run a script; return the result of ``read`` on the archive of its caches, and what was left out.
 
-        Raises:
-            SlipwayError: the script fails, takes too long or leaves too much; or ``read`` refuses what it left.
+        Raises SlipwayError: the script fails, takes too long or leaves too much; or ``read`` refuses what it left.
         """
         name, root = f"slipway-warm-{secrets.token_hex(6)}", f"{warm_hook.ROOT}/{key}"
         caches = f"{root}:rw,exec,nosuid,nodev,size={limits.size},nr_inodes={_INODES}"

@@ -28,8 +28,7 @@ _LOST: Final = (
 def push(image: Mapping[str, Any], login: credentials.Login | None) -> str:
     """Push an image and return ``repository@sha256:...``; ``image`` is the inputs of a ``CompressedPush``.
 
-    Raises:
-        SlipwayError: the engine does not give the image, or the registry does not take it.
+    Raises SlipwayError: the engine does not give the image, or the registry does not take it.
     """
     name = Reference.of(image["ref"])
     try:

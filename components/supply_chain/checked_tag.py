@@ -45,9 +45,8 @@ class TagChecked(TagImage):
         The tag may be there already: of an update with another state, or set by hand. It proves no inspection. Such an
         image is not scanned again: what becomes known of it later is not for this update to stop.
 
-        Raises:
-            SlipwayError: the checks ran on another image, as they do in an update whose targets leave the checks out;
-                something in the image does not load, or is known to be vulnerable; or as for a tag.
+        Raises SlipwayError: the checks ran on another image, as they do in an update whose targets leave the checks
+        out; something in the image does not load, or is known to be vulnerable; or as for a tag.
         """
         from containers.registry import client
         from containers.registry.reference import Reference, hexadecimal

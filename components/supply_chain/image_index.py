@@ -33,8 +33,7 @@ class PutIndex(ImageAction):
     def run_as(self, props: Mapping[str, Any], login: credentials.Login | None) -> dict[str, Any]:
         """Push what the registry does not have; return the index by digest.
 
-        Raises:
-            SlipwayError: a part is missing or for another platform, or the registry does not take the index.
+        Raises SlipwayError: a part is missing or for another platform, or the registry does not take the index.
         """
         from containers.registry import index
         from containers.registry.reference import Reference

@@ -41,8 +41,7 @@ class VerifyParent(ImageAction):
     def run_as(self, props: Mapping[str, Any], login: credentials.Login | None) -> dict[str, Any]:
         """Verify the signature; return the pulled reference and its signer.
 
-        Raises:
-            SlipwayError: the registry has no such image, gives no answer, or the signature is missing.
+        Raises SlipwayError: the registry has no such image, gives no answer, or the signature is missing.
         """
         from containers.registry.transport import RegistryUnreachable
         from stacks.config.signing import SignerConfig
@@ -75,8 +74,7 @@ class VerifyParent(ImageAction):
 def _pulled(ref: str, login: credentials.Login | None) -> str:
     """Return the reference by digest of an image.
 
-    Raises:
-        SlipwayError: the registry does not have it, or gives no answer.
+    Raises SlipwayError: the registry does not have it, or gives no answer.
     """
     if Reference.of(ref).digest:
         return ref

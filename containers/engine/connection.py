@@ -198,8 +198,7 @@ _DIALS: Final[dict[str, Callable[[Connection, SplitResult], socket.socket]]] = {
 def ssh_command(url: SplitResult, options: Sequence[str]) -> list[str]:
     """Return the command that reaches the engine behind an `ssh://[user@]host[:port][/socket]` URL.
 
-    Raises:
-        EngineUnreachable: for a URL with a password, or without a host.
+    Raises EngineUnreachable: for a URL with a password, or without a host.
     """
     if url.password is not None or not url.hostname:
         raise EngineUnreachable(f"host ssh://{url.hostname or ''}: give a host, and a key instead of a password")

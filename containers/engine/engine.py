@@ -94,8 +94,7 @@ class Response:
     def document(self) -> dict[str, Any]:
         """Return the JSON object that is the whole body.
 
-        Raises:
-            SlipwayError: if it breaks off, is too long, or is no JSON object.
+        Raises SlipwayError: if it breaks off, is too long, or is no JSON object.
         """
         with _unbroken(self._silent):
             body = self._response.read(_LONGEST_DOCUMENT + 1)
@@ -122,8 +121,7 @@ class Response:
     def messages(self) -> Iterator[dict[str, Any]]:
         """Yield the JSON messages of a stream as they come, each on a line (moby, pkg/streamformatter).
 
-        Raises:
-            SlipwayError: if the stream breaks off, or a message is too long or no JSON object.
+        Raises SlipwayError: if the stream breaks off, or a message is too long or no JSON object.
         """
         held = bytearray()
         with _unbroken(self._silent):
@@ -185,8 +183,7 @@ class Engine:
     def at(cls, address: Address) -> Engine:
         """Return the engine at an address, or without a host the one of the environment.
 
-        Raises:
-            EngineUnreachable: there is none in the environment.
+        Raises EngineUnreachable: there is none in the environment.
         """
         return cls(address) if address.host else cls.first(_environment())
 
@@ -286,8 +283,7 @@ class Engine:
     ) -> dict[str, Any]:
         """Get a JSON object, or post ``content`` and get the object that answers it.
 
-        Raises:
-            SlipwayError: the answer is none; or as :meth:`request`.
+        Raises SlipwayError: the answer is none; or as :meth:`request`.
         """
 
         def write(body: BodyWriter) -> None:
@@ -433,8 +429,7 @@ def json_header(value: object) -> str:
 def load(engine: Engine, archive: bytes, timeout: float) -> list[dict[str, Any]]:
     """Give an engine an image of :func:`image_archive`; return its messages, of errors too.
 
-    Raises:
-        SlipwayError: as :meth:`Engine.request`.
+    Raises SlipwayError: as :meth:`Engine.request`.
     """
     with engine.request(
         "POST",

@@ -67,8 +67,7 @@ def saving(name: str, address: Address) -> Iterator[IO[bytes]]:
 
     An engine without containerd's store of images writes the archive to its disk before its first byte.
 
-    Raises:
-        SlipwayError: the engine cannot save the image, with its reason; also while the archive is read.
+    Raises SlipwayError: the engine cannot save the image, with its reason; also while the archive is read.
     """
     try:
         with Engine.at(address).request("GET", "/images/get", query={"names": name}) as response:

@@ -62,8 +62,7 @@ class Pool:
     def engine(self, image: str) -> str:
         """Return the engine that takes an image.
 
-        Raises:
-            SlipwayError: no engine answers, or the first that answers cannot run the platform.
+        Raises SlipwayError: no engine answers, or the first that answers cannot run the platform.
         """
         for engine in self.order(image):
             if self._is_up(engine):
@@ -111,8 +110,7 @@ class Pool:
     def _is_up(self, engine: str) -> bool:
         """Return whether an engine answers; it is asked once.
 
-        Raises:
-            CannotRun: it answers, and cannot run the platform.
+        Raises CannotRun: it answers, and cannot run the platform.
         """
         with self._checks[engine]:
             if engine not in self._checked and engine not in self._failures:

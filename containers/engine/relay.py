@@ -56,8 +56,7 @@ def _exchange(client: socket.socket, server: socket.socket) -> None:
 def _wait(client: socket.socket, server: socket.socket, up: bytes, down: bytes, *, ended: bool, refused: bool) -> None:
     """Wait until something can be done; ``refused`` says that the server takes no more.
 
-    Raises:
-        ConnectionResetError: the client has gone.
+    Raises ConnectionResetError: the client has gone.
     """
     reads_client, reads_server = not (up or ended or refused), not (down or ended)
     poll = select.poll()

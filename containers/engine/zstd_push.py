@@ -60,8 +60,7 @@ def push(
 
     ``folder`` has the records of earlier pushes. ``progress`` takes a line at each step, and may raise to end the push.
 
-    Raises:
-        SlipwayError: the engine's archive is not the image's, or the registry refuses something or does not respond.
+    Raises SlipwayError: the engine's archive is not the image's, or the registry refuses something or does not respond.
     """
     named, failed = Reference.of(reference), Event()
 

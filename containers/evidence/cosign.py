@@ -69,8 +69,7 @@ class Unsigned(SlipwayError):
 def check(signing: ImageSigning | None) -> None:
     """Check the programs and the key that signing needs; without ``signing``, those that verifying parents needs.
 
-    Raises:
-        SlipwayError: a program, the key or its password is missing.
+    Raises SlipwayError: a program, the key or its password is missing.
     """
     where = "slipway:signing" if signing else "slipway:trust"
     version = re.search(r"GitVersion:\s*(v?(\d+)\.\d+\.\d+\S*)", _run(["cosign", "version"], where, "", None))
@@ -101,8 +100,7 @@ def sign(ref: str, signing: ImageSigning, login: Login | None, annotations: Mapp
     The annotations are the image's ``tag`` and ``fingerprint``, so that the signature is worth nothing under another
     name.
 
-    Raises:
-        SlipwayError: signing or verification fails.
+    Raises SlipwayError: signing or verification fails.
     """
     if _left_to_another_job(signing, {"ref": ref, "kind": SIGNATURE, "states": dict(annotations)}):
         return attached(ref, "sig")
@@ -115,8 +113,7 @@ def sign(ref: str, signing: ImageSigning, login: Login | None, annotations: Mapp
 def attest(ref: str, kind: Kind, predicate: Mapping[str, Any], signing: ImageSigning, login: Login | None) -> str:
     """Attest a predicate of an image in place of an earlier one of its kind; return the attestation's reference.
 
-    Raises:
-        SlipwayError: attesting or verification fails.
+    Raises SlipwayError: attesting or verification fails.
     """
     if _left_to_another_job(signing, {"ref": ref, "kind": kind, "states": dict(predicate)}):
         return attached(ref, "att")
@@ -150,8 +147,7 @@ def verify(ref: str, signer: ImageSigner, login: Login | None, annotations: Mapp
 def attested(ref: str, kind: Kind, signer: ImageSigner, login: Login | None) -> Mapping[str, Any]:
     """Return a predicate that a signer attested of an image, verified.
 
-    Raises:
-        SlipwayError: the signer made no such attestation.
+    Raises SlipwayError: the signer made no such attestation.
     """
     return every_attested(ref, kind, signer, login)[0]
 
@@ -161,8 +157,7 @@ def every_attested(ref: str, kind: Kind, signer: ImageSigner, login: Login | Non
 
     Whoever may push can put an earlier attestation back beside a later one: the registry keeps any number.
 
-    Raises:
-        SlipwayError: the signer made no such attestation.
+    Raises SlipwayError: the signer made no such attestation.
     """
     name, uri = PREDICATES[kind]
     with _options(signer) as options:

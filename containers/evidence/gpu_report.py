@@ -184,8 +184,7 @@ def parse(text: str, where: str) -> GpuReport:
 
     A run on several nodes has one of each. ``where`` names the output in errors.
 
-    Raises:
-        SlipwayError: there is none, or one is malformed.
+    Raises SlipwayError: there is none, or one is malformed.
     """
     lines = [line for line in text.splitlines() if line.startswith(_PREFIX)]
     if not lines:

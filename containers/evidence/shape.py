@@ -12,8 +12,7 @@ from containers.errors import MALFORMED, SlipwayError
 def expected(where: str, verb: str = "attest") -> Iterator[None]:
     """Read evidence in a block, or what Slipway otherwise ``verb``s; ``where`` names it in errors.
 
-    Raises:
-        SlipwayError: it lacks what is read, or has something else in its place.
+    Raises SlipwayError: it lacks what is read, or has something else in its place.
     """
     try:
         yield

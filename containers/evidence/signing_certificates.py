@@ -43,8 +43,7 @@ def claims(ref: str, login: Login | None) -> Claims:
     cosign verifies at least one of them and does not say which. Whoever may push can add one with any certificate. So
     only what each of them states counts: then the verified one does.
 
-    Raises:
-        SlipwayError: the registry does not have the attestations.
+    Raises SlipwayError: the registry does not have the attestations.
     """
     layers = Repository(cosign.attached(ref, "att"), login).manifest().content.get("layers", [])
     first, *others = [_claims(layer) for layer in layers] or [{}]

@@ -70,8 +70,7 @@ def predicate(ref: str, build: Build, source: Mapping[str, Any], login: Login | 
     ``source`` is the checkout's: ``uri``, ``revision``, ``ref``, and whether it has ``uncommitted`` changes. The date
     is in the image's configuration.
 
-    Raises:
-        SlipwayError: the image cannot be fetched.
+    Raises SlipwayError: the image cannot be fetched.
     """
     repository = Repository(ref, login)
     descriptor = repository.manifest().content["config"]

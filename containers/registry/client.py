@@ -73,8 +73,7 @@ class Manifest:
 def digest(reference: str) -> str:
     """Return the digest, ``sha256:...``, of a reference's tag; for several platforms, of their index.
 
-    Raises:
-        SlipwayError: the tag does not exist, or the registry does not respond.
+    Raises SlipwayError: the tag does not exist, or the registry does not respond.
     """
     return Repository(reference).digest()
 
@@ -82,8 +81,7 @@ def digest(reference: str) -> str:
 def tag(reference: str, name: str, login: Login | None) -> None:
     """Tag an image as ``name``; an existing tag moves, if the registry allows it.
 
-    Raises:
-        SlipwayError: the image does not exist, the login is rejected, or the registry does not respond.
+    Raises SlipwayError: the image does not exist, the login is rejected, or the registry does not respond.
     """
     Repository(reference, login, reasons=PUSH_REASONS).tag(name)
 
@@ -94,8 +92,7 @@ class Repository:
     ``login`` is used if it is for this registry; else the machine's own login. ``reasons`` explain error statuses.
     ``scheme``, ``verify`` and ``progress`` are those of :class:`~containers.registry.transport.Transport`.
 
-    Raises:
-        SlipwayError: ``reference`` has no tag and no digest.
+    Raises SlipwayError: ``reference`` has no tag and no digest.
     """
 
     def __init__(
@@ -133,8 +130,7 @@ class Repository:
     def digest(self) -> str:
         """Return the digest of what the reference names.
 
-        Raises:
-            SlipwayError: it does not exist, or the registry does not respond.
+        Raises SlipwayError: it does not exist, or the registry does not respond.
         """
         with self._request("HEAD", f"manifests/{self._version}", self._version) as response:
             return self._named(response, self._version)
@@ -144,16 +140,14 @@ class Repository:
 
         Some registries answer 401 or 403 for a repository that does not exist yet.
 
-        Raises:
-            SlipwayError: the registry rejects the login, responds with another error, or does not respond.
+        Raises SlipwayError: the registry rejects the login, responds with another error, or does not respond.
         """
         return self._visible(self._version)
 
     def exists(self) -> bool:
         """Return whether the registry has what the reference names.
 
-        Raises:
-            SlipwayError: the registry responds with an error other than 404, or does not respond.
+        Raises SlipwayError: the registry responds with an error other than 404, or does not respond.
         """
         path = f"manifests/{self._version}"
         with self._request("HEAD", path, self._version, passed=(requests.codes.not_found,)) as response:
@@ -162,17 +156,15 @@ class Repository:
     def manifest(self) -> Manifest:
         """Return the manifest that the reference names.
 
-        Raises:
-            SlipwayError: it does not exist, does not have its digest, or the registry does not respond.
+        Raises SlipwayError: it does not exist, does not have its digest, or the registry does not respond.
         """
         return self._manifest(self._version)
 
     def tags(self) -> list[str]:
         """Return all tags of the repository, page by page (distribution specification, "Listing Tags").
 
-        Raises:
-            SlipwayError: there is no such repository, the registry does not respond, or it lists more than a million
-                tags or ten thousand pages.
+        Raises SlipwayError: there is no such repository, the registry does not respond, or it lists more than a million
+        tags or ten thousand pages.
         """
         names: list[str] = []
         query, requested = "n=1000", set[str]()
@@ -204,8 +196,7 @@ class Repository:
     def tag(self, name: str) -> None:
         """Tag what the reference names as ``name`` too.
 
-        Raises:
-            SlipwayError: as for :meth:`manifest`, or the registry rejects the tag.
+        Raises SlipwayError: as for :meth:`manifest`, or the registry rejects the tag.
         """
         manifest = self.manifest()
         self.put(name, manifest.body, manifest.media_type)
@@ -213,8 +204,7 @@ class Repository:
     def put(self, version: str, body: bytes, media_type: str, reasons: Mapping[int, str] | None = None) -> None:
         """Push a manifest under ``version``, its digest or a tag. ``reasons`` explain more error statuses.
 
-        Raises:
-            SlipwayError: the registry rejects the manifest or the tag, keeps another one, or does not respond.
+        Raises SlipwayError: the registry rejects the manifest or the tag, keeps another one, or does not respond.
         """
         expected = f"sha256:{hashlib.sha256(body).hexdigest()}"
         attempts = self._transport.attempts()
@@ -234,8 +224,7 @@ class Repository:
     def blob_size(self, digest: str) -> int | None:
         """Return the bytes of a blob; None if the registry does not have it, or does not show it to this login.
 
-        Raises:
-            SlipwayError: the registry responds with another error, or does not respond.
+        Raises SlipwayError: the registry responds with another error, or does not respond.
         """
         with self._request("HEAD", f"blobs/{digest}", digest, passed=_ABSENT) as response:
             if not response.ok or response.headers.get("Docker-Content-Digest", digest) != digest:
@@ -246,8 +235,7 @@ class Repository:
     def mount_blob(self, digest: str, path: str) -> bool:
         """Let the repository have a blob of the one at ``path`` in this registry; return whether it has it now.
 
-        Raises:
-            SlipwayError: the registry responds with an error, or does not respond.
+        Raises SlipwayError: the registry responds with an error, or does not respond.
         """
         query = urlencode({"mount": digest, "from": path})
         with self._request("POST", f"blobs/uploads/?{query}", digest, b"", _BINARY) as response:
@@ -256,8 +244,7 @@ class Repository:
     def push_blob(self, digest: str, size: int, file: IO[bytes]) -> None:
         """Push a blob of a size from a file, unless the registry has it. After a broken connection it is pushed again.
 
-        Raises:
-            SlipwayError: the registry rejects it, or does not respond.
+        Raises SlipwayError: the registry rejects it, or does not respond.
         """
         attempts = self._transport.attempts()
         while self.blob_size(digest) != size:
@@ -282,9 +269,8 @@ class Repository:
         ``size`` is what a manifest states of the blob, in bytes. If the connection breaks, ``read``
         is called again from the first byte. It raises :class:`BlobUnreadable` for malformed content.
 
-        Raises:
-            SlipwayError: the blob does not exist, does not have its digest or its size, is malformed, or the registry
-                does not respond.
+        Raises SlipwayError: the blob does not exist, does not have its digest or its size, is malformed, or the
+        registry does not respond.
         """
         if not DIGEST.fullmatch(digest):
             raise SlipwayError(f"{self.reference}: '{one_line(digest)}' is no digest of a blob")
@@ -300,8 +286,7 @@ class Repository:
     def json(self, digest: str, size: int) -> dict[str, Any]:
         """Return a small blob that is a JSON object, such as an image's configuration; ``size`` as for :meth:`blob`.
 
-        Raises:
-            SlipwayError: as for :meth:`blob`, or it has more than 4 MiB.
+        Raises SlipwayError: as for :meth:`blob`, or it has more than 4 MiB.
         """
         check_small(f"{self.reference}: {one_line(digest)}", size)
         body = self.blob(digest, lambda stream: stream.read(), size)

@@ -45,8 +45,7 @@ class Login:
 def of_machine(host: str) -> Login | None:
     """Return this machine's login for a registry: a GitHub job's for ghcr.io, else Docker's.
 
-    Raises:
-        ValueError: a Docker credential helper fails.
+    Raises ValueError: a Docker credential helper fails.
     """
     if host == "ghcr.io":
         values = {key: os.environ.get(variable, "") for key, variable in GITHUB.items()}

@@ -33,8 +33,7 @@ class GuardedAdapter(HTTPAdapter):
     loopback, of one in a private network private addresses. The kind is that of the first connection to the registry. A
     registry with https leads to https alone.
 
-    Raises:
-        ValueError: by a request, for another address.
+    Raises ValueError: by a request, for another address.
     """
 
     def __init__(self, address: str, *, verify: bool = True, **options: Any) -> None:

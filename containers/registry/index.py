@@ -50,8 +50,7 @@ def of(parts: Mapping[str, str], login: Login | None) -> Index:
     Equal parts make equal bytes, in any order. If all parts are Docker's, it is Docker's list, because some clients do
     not read an image of one kind in an index of the other.
 
-    Raises:
-        SlipwayError: the registry does not have a part, or the part is for another platform.
+    Raises SlipwayError: the registry does not have a part, or the part is for another platform.
     """
     entries = [entry for platform in sorted(parts) for entry in _entries(platform, parts[platform], login)]
     of_docker = all(entry["mediaType"] == _DOCKER_IMAGE for entry in entries)
@@ -63,8 +62,7 @@ def of(parts: Mapping[str, str], login: Login | None) -> Index:
 def push(index: Index, reference: str, login: Login | None) -> None:
     """Push an index by its digest, then let the tag of ``reference`` name it. What is there is not pushed again.
 
-    Raises:
-        SlipwayError: the registry does not take the index, rejects the login, or does not respond.
+    Raises SlipwayError: the registry does not take the index, rejects the login, or does not respond.
     """
     named = Reference.of(reference)
     by_digest = Repository(str(named.at(index.digest)), login, reasons=_REASONS)

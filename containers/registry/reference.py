@@ -201,8 +201,7 @@ def covering(prefixes: Iterable[str], reference: str) -> tuple[str, str] | None:
 def check_prefixes(prefixes: Iterable[str]) -> None:
     """Refuse text that names no registry or repository, and two spellings of the same one.
 
-    Raises:
-        ValueError: naming it.
+    Raises ValueError: naming it.
     """
     spellings: dict[str, str] = {}
     for prefix in prefixes:

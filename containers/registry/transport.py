@@ -110,8 +110,7 @@ class Transport:
         ``path`` is below the repository, or a whole address that the registry named. A login is sent to the registry's
         own host alone. A file is sent from its beginning. Without ``attempts`` the request is sent once.
 
-        Raises:
-            RegistryUnreachable: there is no response.
+        Raises RegistryUnreachable: there is no response.
         """
         try:
             return self._repeated(lambda: self._authenticated(method, path, accept, body, media_type), attempts)
@@ -150,8 +149,7 @@ class Transport:
     def body(self, response: requests.Response) -> bytes:
         """Return the body of a response.
 
-        Raises:
-            SlipwayError: the connection breaks, or the body is larger than :data:`LIMIT` or takes too long.
+        Raises SlipwayError: the connection breaks, or the body is larger than :data:`LIMIT` or takes too long.
         """
         body, end = bytearray(), time.monotonic() + _LONGEST
         try:
@@ -256,8 +254,7 @@ def _authorized(value: str) -> Callable[[requests.PreparedRequest], requests.Pre
 def chunk(read: Callable[..., bytes], size: int, *, decode_content: bool) -> bytes:
     """Return the next bytes of a response, at most ``size``.
 
-    Raises:
-        HTTPError: the connection breaks, or what comes is malformed: of a chunk of -1 bytes, urllib3 knows nothing.
+    Raises HTTPError: the connection breaks, or what comes is malformed: of a chunk of -1 bytes, urllib3 knows nothing.
     """
     try:
         return read(size, decode_content=decode_content)

@@ -38,8 +38,7 @@ def pages(slipway: Sections) -> dict[Path, str]:
 def write(files: Mapping[Path, str]) -> list[Path]:
     """Bring files up to date; return those that were changed.
 
-    Raises:
-        SlipwayError: a flavor is broken, whose keys they would lack.
+    Raises SlipwayError: a flavor is broken, whose keys they would lack.
     """
     if problems := flavors.broken():
         raise SlipwayError("\n".join(problems))

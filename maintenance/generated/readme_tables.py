@@ -73,8 +73,7 @@ def table(names: Sequence[str]) -> str:
 def arguments(path: Path) -> str:
     """Return all arguments of a Dockerfile as a table in Markdown, those described in it first.
 
-    Raises:
-        SlipwayError: an argument has no description, or its description names a key that no flavor has.
+    Raises SlipwayError: an argument has no description, or its description names a key that no flavor has.
     """
     comments = declarations.argument_comments(path)
     rows: dict[bool, list[Sequence[str]]] = {True: [], False: []}
@@ -98,8 +97,7 @@ def arguments(path: Path) -> str:
 def images(stack: str) -> str:
     """Return the images of a stack as a table in Markdown, parents first: what each is built on and takes files from.
 
-    Raises:
-        SlipwayError: there is no such stack, or its file is wrong.
+    Raises SlipwayError: there is no such stack, or its file is wrong.
     """
     rows = []
     for spec in plan.resolve(stack)[1]:

@@ -19,8 +19,7 @@ _FIELD = re.compile(r"^([^ :\n][^:\n]*):[ \t]*(.*?)[ \t\r]*$", re.MULTILINE)
 def versions(archive: str, package: str) -> set[str]:
     """Return the versions of a package in a flat archive, from its ``Packages.gz``.
 
-    Raises:
-        SlipwayError: the archive does not answer, or what it sends is no such index.
+    Raises SlipwayError: the archive does not answer, or what it sends is no such index.
     """
     address = f"{archive.rstrip('/')}/Packages.gz"
     try:

@@ -163,8 +163,7 @@ def sources() -> tuple[ReleaseSource, ...]:
 def news(names: Collection[str]) -> Iterator[News]:
     """Ask the sources of some tables, of all for none, and yield what each says.
 
-    Raises:
-        SlipwayError: a table has no source.
+    Raises SlipwayError: a table has no source.
     """
     known = tuple(dict.fromkeys(source.table for source in sources()))
     for name in names:
@@ -186,8 +185,7 @@ def write(every: Collection[News], folder: Path = Path(tables.__file__).parent) 
 
     A table of which one source does not answer stays as it is: its sections belong together.
 
-    Raises:
-        SlipwayError: a table would lose a row.
+    Raises SlipwayError: a table would lose a row.
     """
     lines = []
     for name, group in groupby(every, key=lambda entry: entry.source.table):

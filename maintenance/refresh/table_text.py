@@ -56,8 +56,7 @@ def inline(value: Any) -> str:
 def replace(path: Path, text: str) -> None:
     """Write the text of a table in one step.
 
-    Raises:
-        SlipwayError: a row or a value that the file has is not in the text, or it is no TOML. Nothing is written.
+    Raises SlipwayError: a row or a value that the file has is not in the text, or it is no TOML. Nothing is written.
     """
     before = tomllib.loads(path.read_text(encoding="utf-8"))
     try:

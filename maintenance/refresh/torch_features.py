@@ -54,8 +54,7 @@ def row(python: str) -> Row:
 def installed(release: str, folder: Path) -> str:
     """Install a release with NumPy into an environment, and return the path of its Python.
 
-    Raises:
-        SystemExit: pip cannot.
+    Raises SystemExit: pip cannot.
     """
     venv.create(folder, with_pip=True)
     python = str(folder / "bin/python")

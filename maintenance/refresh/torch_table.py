@@ -228,8 +228,7 @@ AssertionError is `html.parser`'s, for a declaration such as ``<![=``.
 def versions(index_url: str, project: str) -> set[str]:
     """Return the versions of a project's wheels for Linux on amd64 that are not withdrawn.
 
-    Raises:
-        SlipwayError: the index does not answer, or has no such project.
+    Raises SlipwayError: the index does not answer, or has no such project.
     """
     page = f"{index_url.rstrip('/')}/{project}/"
     with _answered(page), GuardedSession(page) as session:

@@ -132,8 +132,7 @@ def components() -> list[str]:
 def contract(component: str) -> Contract:
     """Return the contract of a component.
 
-    Raises:
-        SlipwayError: there is none of this name; the message names the nearest and all.
+    Raises SlipwayError: there is none of this name; the message names the nearest and all.
     """
     names = components()
     if component not in names:

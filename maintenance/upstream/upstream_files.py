@@ -78,8 +78,7 @@ class FolderFiles(UpstreamFiles):
 class ArchiveFiles(UpstreamFiles):
     """The files of an archive, which is not unpacked; one folder that all are in is left out.
 
-    Raises:
-        SlipwayError: the file is no archive, or not a whole one.
+    Raises SlipwayError: the file is no archive, or not a whole one.
     """
 
     def __init__(self, file: Path) -> None:

@@ -44,8 +44,7 @@ BUILD_RULES: tuple[Callable[[Graph], Iterator[str]], ...] = (
 def run(rules: Iterable[Callable[[Subject], Iterator[str]]], subject: Subject, where: str) -> None:
     """Apply rules to their subject; ``where`` names the stack in errors.
 
-    Raises:
-        SlipwayError: one line for each mistake.
+    Raises SlipwayError: one line for each mistake.
     """
     messages = [f"{where}: {message}" for rule in rules for message in rule(subject)]
     if messages:

@@ -116,9 +116,8 @@ def answered(
 ) -> list[Reservation]:
     """Return the reservations that a configuration is about, the preferred one first, from EC2's answers.
 
-    Raises:
-        SlipwayError: the region has none of them; the text says of which.
-        LookupError, TypeError, ValueError: an answer has another shape than documented.
+    Raises SlipwayError: the region has none of them; the text says of which. LookupError, TypeError, ValueError: an
+    answer has another shape than documented.
     """
     there = sorted(map(_reservation, answers), key=lambda each: _order(requested, each))
     missing = sorted({*requested.ids} - {each.id for each in there})

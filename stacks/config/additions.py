@@ -42,8 +42,7 @@ _THE_IMAGES: Final = {
 def requirement(text: str) -> str:
     """Return a requirement of a Python package in its one form.
 
-    Raises:
-        ValueError: it is not one, names an address, or its pins contradict each other.
+    Raises ValueError: it is not one, names an address, or its pins contradict each other.
     """
     if text.startswith("-"):
         raise ValueError("is an option of pip's, and decides for all: give packages alone; addresses: slipway:mirrors")
@@ -74,8 +73,7 @@ def requirement_name(text: str) -> str:
 def repository_path(value: str) -> str:
     """Return a path of the repository in its one form.
 
-    Raises:
-        ValueError: it leads out of the repository, or names no file or folder below it.
+    Raises ValueError: it leads out of the repository, or names no file or folder below it.
     """
     path = posixpath.normpath(value)
     top = next(prefixes(path))
@@ -145,9 +143,8 @@ def _arguments(value: dict[str, str]) -> dict[str, str]:
 def variables(value: dict[str, str]) -> dict[str, str]:
     """Return variables that an image can have.
 
-    Raises:
-        ValueError: a name is not a variable's, or is the image's own; a value has a login, is not one line, or is none
-            that its reader knows, by ``stacks/versions/variables.toml``.
+    Raises ValueError: a name is not a variable's, or is the image's own; a value has a login, is not one line, or is
+    none that its reader knows, by ``stacks/versions/variables.toml``.
     """
     for name, text in value.items():
         if not _VARIABLE.fullmatch(name):

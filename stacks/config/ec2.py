@@ -562,8 +562,7 @@ class Ec2RunnersConfig(SeveralSetsConfig, Ec2RunnerSetConfig):
     def check_builders(self, platforms: Sequence[str], engines: Collection[str]) -> None:
         """Check that one machine or engine builds each platform; ``engines`` are platforms with an engine.
 
-        Raises:
-            ValueError: a platform has none or two, or a machine is for no further platform of the stack.
+        Raises ValueError: a platform has none or two, or a machine is for no further platform of the stack.
         """
         first, *others = platforms
         machines = self.build.platforms if self.build else {}

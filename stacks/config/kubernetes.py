@@ -900,8 +900,7 @@ class KubernetesRunnersConfig(SeveralSetsConfig, RunnerSetConfig):
     def check_builders(self, platforms: Sequence[str], engines: Collection[str]) -> None:
         """Check that one pool or engine builds each platform; ``engines`` are platforms with an engine.
 
-        Raises:
-            ValueError: a platform has none or two, or a pool is for no platform of the stack.
+        Raises ValueError: a platform has none or two, or a pool is for no platform of the stack.
         """
         for platform in platforms:
             if platform not in self.build_pools and platform not in engines:

@@ -28,8 +28,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 def from_pulumi(values: Mapping[str, str]) -> dict[str, Any]:
     """Turn a program's configuration from Pulumi (full keys, objects as JSON) into a stack's own keys.
 
-    Raises:
-        SlipwayError: a value that starts like an object is not JSON.
+    Raises SlipwayError: a value that starts like an object is not JSON.
     """
     prefix = f"{NAMESPACE}:"
     result: dict[str, Any] = {}
@@ -53,8 +52,7 @@ ConfigT = TypeVar("ConfigT", bound=StackConfig)
 def build(model: type[ConfigT], values: Mapping[str, Any], where: str) -> ConfigT:
     """Make a stack's model from its values. Mirrors of the environment apply where the stack names no other.
 
-    Raises:
-        SlipwayError: one line for each mistake, starting with ``where`` and the full key.
+    Raises SlipwayError: one line for each mistake, starting with ``where`` and the full key.
     """
     if mistakes := [f"{where}: {line}" for line in _unreadable(values, ())]:
         raise SlipwayError("\n".join(mistakes))

@@ -83,9 +83,8 @@ def _refusal(name: str) -> str:
 def read_stack(stack: str, root: Path = ROOT) -> dict[str, Any]:
     """Read a stack's own keys, without the ``slipway:`` prefix, every scalar as the text that is written.
 
-    Raises:
-        SlipwayError: there is no such stack, the file is not YAML, it repeats a key, or a value is not quoted
-            and YAML would change it.
+    Raises SlipwayError: there is no such stack, the file is not YAML, it repeats a key, or a value is not quoted and
+    YAML would change it.
     """
     path = stack_file(stack, root)
     if not os.path.isfile(path):  # noqa: PTH113 - false for a name that no file can have, too
@@ -189,8 +188,7 @@ def _depth(text: str) -> int:
 def _size(node: yaml.Node, sizes: dict[int, int]) -> int:
     """Return how many values a node stands for. An alias is the node that it refers to, and counts each time.
 
-    Raises:
-        RecursionError: an alias is inside of its own node.
+    Raises RecursionError: an alias is inside of its own node.
     """
     if id(node) not in sizes:
         parts = [part for pair in node.value for part in pair] if isinstance(node, yaml.MappingNode) else node.value

@@ -65,8 +65,7 @@ class TorchConfig(Model):
 def check_published(torch: TorchConfig) -> None:
     """Refuse release candidates where published wheels are installed: no index holds them.
 
-    Raises:
-        ValueError: naming the release to use.
+    Raises ValueError: naming the release to use.
     """
     for package, version in torch.versions.items():
         if final_version(version) != version:

@@ -139,8 +139,7 @@ def own_code(name: str, where: str = "") -> Iterator[None]:
 def images(config: StackConfig) -> list[ImageSpec]:
     """Return the images of a stack, in any order.
 
-    Raises:
-        SlipwayError: the flavor refuses the configuration, or its own code fails.
+    Raises SlipwayError: the flavor refuses the configuration, or its own code fails.
     """
     with own_code(config.flavor):
         return flavor(config.flavor).images(config)
@@ -162,8 +161,7 @@ def flavor(name: str) -> Flavor:
 def load(values: Mapping[str, Any], where: str) -> StackConfig:
     """Make the typed configuration of a stack from its values; ``where`` names the stack in errors.
 
-    Raises:
-        SlipwayError: the flavor is missing or unknown, or a value is wrong; one line each.
+    Raises SlipwayError: the flavor is missing or unknown, or a value is wrong; one line each.
     """
     name = values.get("flavor")
     if not isinstance(name, str) or not name:

@@ -285,8 +285,7 @@ _PROGRAM = "/opt/nccl-tests/build/all_reduce_perf"
 def job(config: Config, images: Mapping[str, str], nodes: int) -> list[dict[str, Any]]:
     """Return an MPIJob that measures an all-reduce over EFA. NCCL's log in it names the network in use.
 
-    Raises:
-        SlipwayError: the image has no NCCL tests, or there is no such node for its platform.
+    Raises SlipwayError: the image has no NCCL tests, or there is no such node for its platform.
     """
     if not config.nccl.tests:
         raise SlipwayError("slipway:nccl: the example runs NCCL's tests, which the stack leaves out (tests: false)")

@@ -55,8 +55,7 @@ def extended(
 
     ``root`` is the checkout, whose files of requirements are read. ``other`` returns another stack of it.
 
-    Raises:
-        SlipwayError: one line for each mistake, which begins with the key.
+    Raises SlipwayError: one line for each mistake, which begins with the key.
     """
     images = _Stack(config, specs, root, other).images() if config.packages or config.images else [*specs]
     variables = config.added_variables

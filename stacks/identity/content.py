@@ -183,9 +183,8 @@ class CheckoutContents:
     def of(self, spec: ImageSpec, *, checks: bool = True) -> Content:
         """Return what an image is made of; without ``checks``, it has none of the image's checks.
 
-        Raises:
-            SlipwayError: there is no such Dockerfile, its build's reads are not known beforehand, or the context lacks
-                one of them.
+        Raises SlipwayError: there is no such Dockerfile, its build's reads are not known beforehand, or the context
+        lacks one of them.
         """
         content = self._of(spec, spec.labels)
         return replace(content, checks=self._checks(spec, spec.labels)) if checks else content
@@ -196,8 +195,7 @@ class CheckoutContents:
         Several products may have one Dockerfile. The checks are those of the image with the stage that they try by
         default.
 
-        Raises:
-            SlipwayError: a product's Dockerfile does not say which stage its checks try; or see :meth:`of`.
+        Raises SlipwayError: a product's Dockerfile does not say which stage its checks try; or see :meth:`of`.
         """
         dockerfile = self._dockerfile(spec)
         if not stages.is_named(dockerfile, CHECKS):
@@ -347,8 +345,7 @@ def _unsure(
 def of_stack(specs: Sequence[ImageSpec], contents: CheckoutContents, *, checks: bool = True) -> dict[str, Content]:
     """Return what each image of a stack is made of, by name; see :meth:`CheckoutContents.of`.
 
-    Raises:
-        SlipwayError: see :meth:`CheckoutContents.of`; one line for each mistake.
+    Raises SlipwayError: see :meth:`CheckoutContents.of`; one line for each mistake.
     """
     mistakes: list[str] = []
     result: dict[str, Content] = {}
@@ -396,8 +393,7 @@ def _environment(spec: ImageSpec, escape: str) -> str:
 def _check_own(content: Content) -> None:
     """Check that the Dockerfile of a user's own image reads the names in its entry.
 
-    Raises:
-        SlipwayError: it does not stand on its parent, or does not declare an argument.
+    Raises SlipwayError: it does not stand on its parent, or does not declare an argument.
     """
     spec = content.spec
     if not spec.own:
@@ -426,8 +422,7 @@ def _as_parents_user(
 
     An image from outside whose user no Dockerfile here sets runs as root, as images of distributions do.
 
-    Raises:
-        SlipwayError: only the build knows whom the parent runs as.
+    Raises SlipwayError: only the build knows whom the parent runs as.
     """
     if USER_ARG not in spec.args:
         return spec

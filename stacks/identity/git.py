@@ -17,8 +17,7 @@ _NONE: Final[Mapping[str, str]] = MappingProxyType({})
 def git(root: Path, *arguments: str) -> str | None:
     """Run git in a folder and return what it prints; None if it fails or is not installed.
 
-    Raises:
-        SlipwayError: it does not end.
+    Raises SlipwayError: it does not end.
     """
     try:
         done = _run(root, arguments)
@@ -30,8 +29,7 @@ def git(root: Path, *arguments: str) -> str | None:
 def read(root: Path, *arguments: str, environment: Mapping[str, str] = _NONE) -> bytes:
     """Run git in a folder to read a commit, and return what it prints. ``environment`` are variables beside its own.
 
-    Raises:
-        SlipwayError: git fails, as on a damaged repository, or does not end.
+    Raises SlipwayError: git fails, as on a damaged repository, or does not end.
     """
     done = _run(root, arguments, environment)
     if done.returncode:

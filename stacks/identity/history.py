@@ -57,8 +57,7 @@ def find(
     tree or the configuration differs from every commit, the revision is the last commit's with a mark after it.
     Without git, in a shallow clone, or where the folders are not tracked, the tag has the mark alone.
 
-    Raises:
-        SlipwayError: no character of the branch's name is valid in a tag.
+    Raises SlipwayError: no character of the branch's name is valid in a tag.
     """
     marks = {name: Revision(mark=fingerprint[:8]) for name, fingerprint in fingerprints.items()}
     description = git(root, "rev-parse", "--is-shallow-repository", "HEAD", "--abbrev-ref", "HEAD")
@@ -88,8 +87,7 @@ def newest(fingerprints: Mapping[str, str], root: Path) -> dict[str, Revision]:
 
     It is as long as the one that :func:`find` returns for a committed tree.
 
-    Raises:
-        SlipwayError: see :func:`find`.
+    Raises SlipwayError: see :func:`find`.
     """
     description = git(root, "rev-parse", "HEAD", "--abbrev-ref", "HEAD")
     if description is None:
@@ -102,8 +100,7 @@ def newest(fingerprints: Mapping[str, str], root: Path) -> dict[str, Revision]:
 def prefix(root: Path) -> str | None:
     """Return what the branch puts before tags: nothing for ``main``, nor without git.
 
-    Raises:
-        SlipwayError: no character of the branch's name is valid in a tag.
+    Raises SlipwayError: no character of the branch's name is valid in a tag.
     """
     name = git(root, "rev-parse", "--abbrev-ref", "HEAD")
     return None if name is None else branch_prefix(_branch(name.strip()))

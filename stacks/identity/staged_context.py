@@ -40,9 +40,8 @@ def write(contents: Iterable[Content], root: Path) -> None:
     Beside it a file names the Dockerfile, for errors of the build (:mod:`containers.dockerfile.failed_step`).
     ``root`` is the checkout. Two runs at once do not disturb each other: a folder appears whole, and never changes.
 
-    Raises:
-        SlipwayError: a file cannot be read or written, or changed since the images were planned; or a folder was
-            edited, so that a build would get something else than its tag says.
+    Raises SlipwayError: a file cannot be read or written, or changed since the images were planned; or a folder was
+    edited, so that a build would get something else than its tag says.
     """
     folders = {built.folder: built for content in contents for built in (content, content.checks) if built}
     try:

@@ -51,8 +51,7 @@ srun --kill-on-bad-exit=1 \\
 def script(plan: Plan, image: PlannedImage, nodes: int) -> str:
     """Return a batch script of so many nodes for one of a stack's images.
 
-    Raises:
-        SlipwayError: ``nodes`` is less than one, or the image has no CUDA.
+    Raises SlipwayError: ``nodes`` is less than one, or the image has no CUDA.
     """
     gpus = gpus_per_node(plan, nodes)
     return _SCRIPT.format(stack=plan.stack, image=image.spec.name, nodes=nodes, gpus=gpus)
@@ -61,8 +60,7 @@ def script(plan: Plan, image: PlannedImage, nodes: int) -> str:
 def gpus_per_node(plan: Plan, nodes: int) -> int:
     """Return the GPUs of a node of a stack's jobs, each with a process of its own.
 
-    Raises:
-        SlipwayError: ``nodes`` is less than one, or the images have no CUDA.
+    Raises SlipwayError: ``nodes`` is less than one, or the images have no CUDA.
     """
     requirements = flavors.requirements(plan.config)
     if requirements.no_gpu:

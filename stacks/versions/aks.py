@@ -70,8 +70,7 @@ def aks_node(name: str) -> AksNode:
 def check_platform(name: str, platform: str) -> None:
     """Refuse an image for another platform than its nodes have.
 
-    Raises:
-        Incompatible: naming the platform of the nodes.
+    Raises Incompatible: naming the platform of the nodes.
     """
     node = aks_node(name)
     if platform != node.platform:
@@ -85,8 +84,7 @@ def doca_machine(version: str, parent: str, machine: str) -> str:
     The release must be for the Ubuntu of ``parent``, a release of NVIDIA's PyTorch image. If either is not known, the
     build fails where there are no packages.
 
-    Raises:
-        Incompatible: not a release, or it has no packages for that Ubuntu.
+    Raises Incompatible: not a release, or it has no packages for that Ubuntu.
     """
     releases, ubuntu = table("doca")["release"], ngc_release(parent).ubuntu
     if not re.fullmatch(r"\d+\.\d+\.\d+", version):
@@ -108,8 +106,7 @@ def check_doca_listed(version: str) -> None:
 def check_launcher_listed(version: str) -> None:
     """Refuse a release of the NeMo Framework Launcher that the table does not have.
 
-    Raises:
-        Unverified: naming those that it has.
+    Raises Unverified: naming those that it has.
     """
     instead = "is taken at launcher.commit, for jobs in launcher.nemo"
     check_listed(table("nemo")["launcher"], version, "launcher.version", _NOT_LAUNCHER, _NEMO, instead=instead)
@@ -118,8 +115,7 @@ def check_launcher_listed(version: str) -> None:
 def launcher_commit(version: str) -> str:
     """Return the commit of a release of the NeMo Framework Launcher.
 
-    Raises:
-        Incompatible: the table does not know it; the error says which keys do in place of the table.
+    Raises Incompatible: the table does not know it; the error says which keys do in place of the table.
     """
     why = f"{_NOT_LAUNCHER}; another needs launcher.commit, launcher.nemo and `slipway:unverified: true`"
     return str(row(table("nemo")["launcher"], version, "launcher.version", why, _NEMO)["commit"])
@@ -133,8 +129,7 @@ def launcher_nemo(version: str) -> str:
 def check_nemo(launcher: str, nemo: str) -> None:
     """Refuse a NeMo newer than that of a launcher in the table.
 
-    Raises:
-        Incompatible: naming those that go with the launcher.
+    Raises Incompatible: naming those that go with the launcher.
     """
     if launcher in table("nemo")["launcher"] and nemo in _nemos():
         fitting = [release for release in _nemos() if order(release) <= order(launcher_nemo(launcher))]

@@ -33,8 +33,7 @@ class Arch(NamedTuple):
 def parse_archs(text: str, *, field: str = "archs") -> tuple[Arch, ...]:
     """Return the capabilities that ``text`` names, oldest first and each once, whether or not any CUDA compiles them.
 
-    Raises:
-        Incompatible: something in it is not a capability, or is a name for several.
+    Raises Incompatible: something in it is not a capability, or is a name for several.
     """
     tokens = [token for token in _SEPARATORS.split(text) if token]
     if not tokens:
@@ -103,8 +102,7 @@ def default_archs(profile: str, version: str, *, torch: str | None = None, machi
     Capabilities that this CUDA does not compile, or this torch does not know, are left out. ``+PTX`` moves
     to the newest remaining one.
 
-    Raises:
-        Incompatible: no such profile, or this CUDA compiles nothing in its list.
+    Raises Incompatible: no such profile, or this CUDA compiles nothing in its list.
     """
     lists = row(table("archs"), profile, "archList", "is not a profile", "stacks/versions/archs.toml")
     release = cuda_release(version)
@@ -122,8 +120,7 @@ def default_archs(profile: str, version: str, *, torch: str | None = None, machi
 def capability(name: str) -> str:
     """Return the compute capability of a GPU, ``9.0`` of ``H100``; a capability, or ``sm_90``, stands for itself.
 
-    Raises:
-        Incompatible: no such GPU is in the table.
+    Raises Incompatible: no such GPU is in the table.
     """
     if match := re.fullmatch(r"(?:sm_)?(\d+)\.?(\d)", name):
         return f"{match[1]}.{match[2]}"

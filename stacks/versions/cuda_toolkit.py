@@ -69,8 +69,7 @@ def cuda_release(version: str) -> CudaRelease:
     version: of its own line if that is known, else of the newest before. Of its cuDNN, the major version is known
     alone.
 
-    Raises:
-        Incompatible: no such release can be; for ``12.1``, the error suggests ``12.1.1``.
+    Raises Incompatible: no such release can be; for ``12.1``, the error suggests ``12.1.1``.
     """
     releases, lines = table("cuda")["release"], table("cuda")["line"]
     like = version if version in releases else _nearest(version)
@@ -102,8 +101,7 @@ def _nearest(version: str) -> str | None:
 def check_cuda_listed(version: str) -> None:
     """Refuse a CUDA that the table does not have.
 
-    Raises:
-        Unverified: it may exist; otherwise as :func:`cuda_release`.
+    Raises Unverified: it may exist; otherwise as :func:`cuda_release`.
     """
     instead = f"is taken to be as CUDA {cuda_release(version).row}"
     check_listed(table("cuda")["release"], version, "cuda", _UNKNOWN, _PARENTS, instead=instead)
@@ -152,8 +150,7 @@ def cuda_parent(
 def parent_cudnn(version: str, major: str | None = None) -> str:
     """Return the cuDNN of a CUDA's parents, such as ``8.9.0.131``: the newest, of ``major`` if that is given.
 
-    Raises:
-        Incompatible: no parent of this CUDA has any.
+    Raises Incompatible: no parent of this CUDA has any.
     """
     offered = [full for _, full in cuda_release(version).cudnn]
     if not offered:

@@ -161,8 +161,7 @@ def distro_families() -> tuple[str, ...]:
 def distro_release(name: str) -> Distro:
     """Return the row of a distribution.
 
-    Raises:
-        Incompatible: it is unknown, or nothing can be built on it, with the reason.
+    Raises Incompatible: it is unknown, or nothing can be built on it, with the reason.
     """
     row = table("distros").get(name)
     if row is None:
@@ -181,8 +180,7 @@ def _release(name: str) -> Distro:
 def distro_python(name: str, python: str | None) -> str:
     """Return the Python of an image: ``python`` if it is given and the distribution offers it, else its own.
 
-    Raises:
-        Incompatible: the distribution does not offer it, or nothing can be built on it.
+    Raises Incompatible: the distribution does not offer it, or nothing can be built on it.
     """
     release = distro_release(name)
     if python is not None and python not in release.pythons:
@@ -193,8 +191,7 @@ def distro_python(name: str, python: str | None) -> str:
 def check_gcc(name: str, torch: str, cuda_version: str | None) -> None:
     """Refuse a distribution whose gcc is too old to compile torch, for a CUDA or for the CPU alone.
 
-    Raises:
-        Incompatible: naming this CUDA's parents with a new enough gcc, those with the same package manager if any.
+    Raises Incompatible: naming this CUDA's parents with a new enough gcc, those with the same package manager if any.
     """
     oldest, gcc = gcc_min(torch), distro_release(name).gcc
     if gcc < oldest:

@@ -46,8 +46,7 @@ def efa_installer(version: str) -> EfaInstaller:
 
     For one outside the table, which :func:`check_efa_listed` refuses, the rules between versions hold.
 
-    Raises:
-        Incompatible: not a version. ``latest`` is refused, because an installer is always pinned.
+    Raises Incompatible: not a version. ``latest`` is refused, because an installer is always pinned.
     """
     tables = table("efa")
     if not re.fullmatch(r"\d+\.\d+\.\d+", version):
@@ -81,8 +80,7 @@ def needs_sync_memops(installer: str, nccl: str) -> bool:
 def check_efa_ubuntu(installer: str, parent: str) -> None:
     """Refuse an EFA installer without support for the Ubuntu of an NGC parent, if that is known.
 
-    Raises:
-        Incompatible: naming the installers that do.
+    Raises Incompatible: naming the installers that do.
     """
     ubuntu = ngc_release(parent).ubuntu
     if ubuntu and ubuntu not in efa_installer(installer).ubuntus:
@@ -94,8 +92,7 @@ def check_efa_ubuntu(installer: str, parent: str) -> None:
 def efa_environment(values: Mapping[str, str]) -> dict[str, str]:
     """Return the variables of OpenMPI, NCCL and PMIx that a stack may set, with its values or the defaults.
 
-    Raises:
-        Incompatible: EFA would silently not be used with a value.
+    Raises Incompatible: EFA would silently not be used with a value.
     """
     defaults, fixed = table("efa")["environment"], table("efa")["fixed"]
     for name, value in values.items():
@@ -127,8 +124,7 @@ def ofi_nccl_tag(version: str) -> str:
 def check_ofi_nccl(version: str, nccl: str, *, field: str = "nccl") -> None:
     """Refuse an NCCL that is too old for an aws-ofi-nccl.
 
-    Raises:
-        Incompatible: naming the oldest NCCL that goes with it.
+    Raises Incompatible: naming the oldest NCCL that goes with it.
     """
     rule = table("efa")["rule"]["ofi_needs_nccl"]
     if order(version) >= order(rule["ofi_nccl"]) and order(nccl) < order(rule["nccl"]):
@@ -139,8 +135,7 @@ def check_ofi_nccl(version: str, nccl: str, *, field: str = "nccl") -> None:
 def check_ofi_libfabric(version: str, installer: str) -> None:
     """Refuse an aws-ofi-nccl that the libfabric of an EFA installer is too old to build.
 
-    Raises:
-        Incompatible: naming the newest line of the plugin and the oldest installer that would do.
+    Raises Incompatible: naming the newest line of the plugin and the oldest installer that would do.
     """
     rule = table("efa")["rule"]["ofi_needs_libfabric"]
     if order(version.removeprefix("v")) >= order(rule["ofi_nccl"]) and order(installer) < order(rule["installer"]):
@@ -188,8 +183,7 @@ def ngc_versions() -> tuple[str, ...]:
 def ngc_release(version: str) -> NgcRelease:
     """Return what is known of one of NVIDIA's PyTorch images; nothing of one that :func:`check_ngc_listed` refuses.
 
-    Raises:
-        Incompatible: not a year and a month.
+    Raises Incompatible: not a year and a month.
     """
     if not re.fullmatch(r"\d\d\.(0[1-9]|1[0-2])", version):
         raise Incompatible("ngc", version, _NOT_NGC, ngc_versions(), _NGC, known=False)
@@ -213,8 +207,7 @@ def ngc_systems(version: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
 def check_ngc_listed(version: str) -> None:
     """Refuse one of NVIDIA's PyTorch images that the table does not have.
 
-    Raises:
-        Unverified: naming those that it has.
+    Raises Unverified: naming those that it has.
     """
     instead = f"compiles for what CUDA {compiling_cuda(version)} knows; its Ubuntu, Python and NCCL are not checked"
     check_listed(table("ngc"), version, "ngc", _NOT_NGC, _NGC, instead=instead)
@@ -228,8 +221,7 @@ def compiling_cuda(version: str) -> str:
 def check_nccl_not_older(parent: str, nccl: str) -> None:
     """Refuse an NCCL that is older than the one in an NGC parent: it would silently replace the newer one.
 
-    Raises:
-        Incompatible: naming the parent's NCCL.
+    Raises Incompatible: naming the parent's NCCL.
     """
     theirs = ngc_release(parent).nccl
     if theirs and order(nccl)[:3] < order(theirs):

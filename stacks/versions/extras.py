@@ -155,8 +155,7 @@ def check_extra_listed(name: str, version: str) -> None:
 
     One that differs from a release by its ``.post1`` alone is a tag of its own, and not refused.
 
-    Raises:
-        Unverified: the releases are the allowed values.
+    Raises Unverified: the releases are the allowed values.
     """
     extra = extras()[name]
     plain = {_plain(release) for release in extra.releases}

@@ -74,8 +74,7 @@ def check_listed(rows: Collection[str], value: str, field: str, why: str, source
 def row(rows: Mapping[str, Row], value: str, field: str, why: str, source: str) -> Row:
     """Return the row of ``value`` in a table.
 
-    Raises:
-        Incompatible: there is none; the table's rows are the allowed values.
+    Raises Incompatible: there is none; the table's rows are the allowed values.
     """
     if value not in rows:
         raise Incompatible(field, value, why, tuple(rows), source, known=False)

@@ -76,8 +76,7 @@ def node(name: str, *, field: str = "runners.profile") -> Node:
 def check_count(profile: str, resource: str, count: int, *, field: str) -> None:
     """Refuse more of a resource than a profile's node has: such a pod would wait forever.
 
-    Raises:
-        Incompatible: naming the counts that a pod can have.
+    Raises Incompatible: naming the counts that a pod can have.
     """
     most = node(profile).most(resource)
     if not 0 <= count <= most:

@@ -98,8 +98,7 @@ def torch_release(version: str) -> TorchRelease:
     A release outside the table, which :func:`check_torch_listed` refuses, has the row of the one before it, of the same
     major version. It names its own Triton.
 
-    Raises:
-        Incompatible: no such release can be, or it is older than all of the table.
+    Raises Incompatible: no such release can be, or it is older than all of the table.
     """
     rows, final = table("torch")["torch"], final_version(version)
     like = final if final in rows else _before(final)
@@ -163,8 +162,7 @@ def _before(version: str) -> str | None:
 def check_torch_listed(version: str) -> None:
     """Refuse a torch that the table does not have.
 
-    Raises:
-        Unverified: it may exist; otherwise as :func:`torch_release`.
+    Raises Unverified: it may exist; otherwise as :func:`torch_release`.
     """
     instead = f"is taken to be as torch {torch_release(version).row}"
     rows = torch_versions()
@@ -287,8 +285,7 @@ def check_python(
 
     Only for images that install wheels: a source build is not bound to them.
 
-    Raises:
-        Incompatible: naming the package that has no such wheel.
+    Raises Incompatible: naming the package that has no such wheel.
     """
     pythons = wheel_pythons(torch, machine=machine)
     if python not in pythons:

@@ -59,8 +59,7 @@ def use_own_rows(texts: Mapping[str, str]) -> None:
 
     Much of what tables say is kept, from the first import on: so nothing may have read a table before.
 
-    Raises:
-        RuntimeError: a table was read.
+    Raises RuntimeError: a table was read.
     """
     if table.cache_info().currsize:
         raise RuntimeError("a table was read before its rows were given")
@@ -89,8 +88,7 @@ def _parsed(file: Path | str, where: str) -> dict[str, Any]:
 def _with_own_rows() -> Mapping[str, dict[str, Any]]:
     """Return the tables to which a repository of one's own adds rows. All of them are looked at before any is used.
 
-    Raises:
-        SlipwayError: a file is not TOML, Slipway has no table of that name, or a row cannot be added.
+    Raises SlipwayError: a file is not TOML, Slipway has no table of that name, or a row cannot be added.
     """
     known = {path.stem for path in Path(__file__).parent.glob("*.toml")}
     tables = {}
@@ -108,8 +106,7 @@ def _with_own_rows() -> Mapping[str, dict[str, Any]]:
 def _add(ours: dict[str, Any], own: Mapping[str, Any], where: str, way: tuple[str, ...]) -> None:
     """Add a repository's own rows to a table's.
 
-    Raises:
-        SlipwayError: a row is there already with another value, or stands in no part of the table.
+    Raises SlipwayError: a row is there already with another value, or stands in no part of the table.
     """
     rows = [isinstance(value, dict) for value in ours.values()]
     # Rows by their names, or values by theirs. A row itself takes no more keys.

@@ -50,8 +50,7 @@ def nccl_versions() -> tuple[str, ...]:
 def nccl_release(version: str, cuda_version: str, *, machine: Machine = "amd64", field: str = "nccl") -> NcclRelease:
     """Return an NCCL release as it exists for a CUDA; one that :func:`check_nccl_listed` refuses by its number alone.
 
-    Raises:
-        Incompatible: not a release (for ``2.18.3``, the error suggests ``2.18.3-1``), or too old for this CUDA.
+    Raises Incompatible: not a release (for ``2.18.3``, the error suggests ``2.18.3-1``), or too old for this CUDA.
     """
     releases, toolkit = nccl_versions(), cuda_release(cuda_version)
     if not re.fullmatch(r"\d+\.\d+\.\d+-\d+", version):
@@ -83,8 +82,7 @@ def check_nccl_package(version: str, cuda_version: str, *, field: str = "nccl") 
 
     A package that may exist is not refused: see ``NcclRelease.apt_known``.
 
-    Raises:
-        Incompatible: naming the packages that are known to exist; or as :func:`nccl_release`.
+    Raises Incompatible: naming the packages that are known to exist; or as :func:`nccl_release`.
     """
     nccl_release(version, cuda_version, field=field)
     tables, minor = table("nccl"), cuda_release(cuda_version).line
@@ -221,8 +219,7 @@ def magma_archive(cuda_version: str, machine: Machine) -> str | None:
 def hpcx_archive(cuda_version: str, distro: str, *, machine: Machine = "amd64") -> str:
     """Return the HPC-X archive for a CUDA and a distribution: its path below Mellanox's download address.
 
-    Raises:
-        Incompatible: none is known.
+    Raises Incompatible: none is known.
     """
     rows = table("hpcx").get(cuda_version.split(".", 1)[0], {})
     if distro not in rows:

@@ -49,8 +49,7 @@ class Digests:
         to), and the Dockerfile's content whatever its name. Paths are taken relative to the working directory, as
         they are written.
 
-        Raises:
-            SlipwayError: if something cannot be read.
+        Raises SlipwayError: if something cannot be read.
         """
         with self._locks.setdefault(context, threading.Lock()):
             ignored = self._matcher(ignore_patterns(context, dockerfile))
@@ -123,8 +122,7 @@ def mode_text(mode: int) -> str:
 def resolve_links(path: str) -> str:
     """Follow every link in a path; a relative path stays relative, as Go's filepath.EvalSymlinks has it.
 
-    Raises:
-        OSError: if a part of the path is missing, is no directory, or the links lead in a circle.
+    Raises OSError: if a part of the path is missing, is no directory, or the links lead in a circle.
     """
     done = "/" if path.startswith("/") else ""
     todo = _steps(path)

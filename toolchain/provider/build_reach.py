@@ -52,8 +52,7 @@ def for_hashing_engine(image: ImageInputs, root: str, dockerfile: str, given: Co
 
     ``root`` is the context, ``dockerfile`` a path relative to it, and ``given`` are the ids of secrets.
 
-    Raises:
-        DockerfileError: it cannot be read.
+    Raises DockerfileError: it cannot be read.
     """
     content = Path(root, dockerfile).read_bytes()
     result = without_secrets(content, image.build.dockerfile, given)
@@ -67,8 +66,7 @@ def without_secrets(content: bytes, path: str, given: Collection[str]) -> bytes:
     the whole root file system below the step: the mount counts as one of the step's input 0 (moby/buildkit v0.13.2,
     client/llb/exec.go:398, solver/llbsolver/ops/exec.go:288 and :344), from ab17c1dd to 157efce4: v0.13 to v0.15.
 
-    Raises:
-        DockerfileError: it cannot be read.
+    Raises DockerfileError: it cannot be read.
     """
     text = content.decode("utf-8", "surrogateescape")
     starts = [0, *(place + 1 for place, character in enumerate(text) if character == "\n")]

@@ -12,8 +12,7 @@ from containers.registry.reference import Reference
 def parse(name: str) -> Reference:
     """Read an image's name, with Docker Hub and `library/` filled in where they are left out.
 
-    Raises:
-        SlipwayError: if it is not a name.
+    Raises SlipwayError: if it is not a name.
     """
     try:
         return Reference.parse(name).in_full

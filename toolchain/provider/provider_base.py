@@ -318,8 +318,7 @@ class Turns:
     def one(self, operation: Operation, waits: Callable[[], None]) -> Iterator[None]:
         """Work within the block, as one of those that may; call ``waits`` first if it has to wait.
 
-        Raises:
-            Cancelled: the operation has ended before its turn.
+        Raises Cancelled: the operation has ended before its turn.
         """
         with operation.ending(self._look):
             with self._changed:
@@ -361,8 +360,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
     def operation(self, context: grpc.ServicerContext) -> Iterator[Operation]:
         """Yield an operation, which `Cancel`, the end of the process and a lost engine end.
 
-        Raises:
-            Cancelled: instead of the error that the cancellation caused.
+        Raises Cancelled: instead of the error that the cancellation caused.
         """
         operation = Operation()
         with self._changed:

@@ -112,8 +112,7 @@ def _parsed(key: str, value: Any) -> Any:
 def address(config: Properties, host: str) -> Address:
     """Return a host's address with the configured certificates and options.
 
-    Raises:
-        SlipwayError: for keys that contradict each other or cannot be read.
+    Raises SlipwayError: for keys that contradict each other or cannot be read.
     """
     materials = {name: config.get(f"{name}Material", "") for name in ("ca", "cert", "key")}
     folder = config.get("certPath", "")
@@ -134,8 +133,7 @@ def connect(config: Properties) -> Engine:
     An ssh host is connected at its first use. Without a configured host, the user's daemon is tried after that of the
     machine.
 
-    Raises:
-        SlipwayError: if none answers.
+    Raises SlipwayError: if none answers.
     """
     hosts = [config["host"]] if config.get("host") else default_hosts()
     try:

@@ -38,8 +38,7 @@ def _installed() -> tuple[str, str, str]:
 
     The address has no login and no query, which may be one: it is written to a file that everybody reads.
 
-    Raises:
-        ToolchainError: no wheel runs.
+    Raises ToolchainError: no wheel runs.
     """
     try:
         wheel = metadata.distribution("slipway")
@@ -122,8 +121,7 @@ def git(target: Path, *words: str) -> str | None:
 def make(folder: Path) -> int:
     """Make a repository in a new or an empty folder, as a git repository where there is git.
 
-    Raises:
-        ToolchainError: the folder has something, or cannot be written to, or it is unknown which wheel runs.
+    Raises ToolchainError: the folder has something, or cannot be written to, or it is unknown which wheel runs.
     """
     version, address, digest = _installed()
     if not digest:
@@ -187,8 +185,7 @@ def address(checkout: Checkout, other: str) -> str:
 def pin(checkout: Checkout, requirement: str) -> None:
     """Write another requirement in place of the pinned one. All else in the file stays.
 
-    Raises:
-        ToolchainError: none is pinned.
+    Raises ToolchainError: none is pinned.
     """
     match = _pin(checkout)
     write(checkout.root / PIN, f"{match.string[: match.start()]}{requirement}\n{match.string[match.end() :].lstrip()}")
@@ -199,8 +196,7 @@ def check_pin(checkout: Checkout) -> None:
 
     To be called by the wheel's command. The command of the release finds what was checked in ``CHECKED``.
 
-    Raises:
-        ToolchainError: so, or nothing is pinned.
+    Raises ToolchainError: so, or nothing is pinned.
     """
     installed, _, digest = _installed()
     match = _pin(checkout)

@@ -18,8 +18,7 @@ def build(checkout: Checkout, tag: str, folder: Path) -> int:
 
     The address is the GitHub release's, in the job's repository (GITHUB_REPOSITORY).
 
-    Raises:
-        ToolchainError: the tag is not that of the version in pyproject.toml, or no job runs this.
+    Raises ToolchainError: the tag is not that of the version in pyproject.toml, or no job runs this.
     """
     version = own_repository.version()
     if tag != f"v{version}":

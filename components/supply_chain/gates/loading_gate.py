@@ -30,8 +30,7 @@ def evidence(
     ``compiled`` is what the stack compiled, and for which GPUs: see :class:`stacks.spec.ImageSpec`. ``question`` is
     what else the stack wants to know: see :class:`stacks.placement.Gates`.
 
-    Raises:
-        SlipwayError: a layer cannot be read.
+    Raises SlipwayError: a layer cannot be read.
     """
     return apart(ref, _evidence, ref, login, exceptions, compiled, question)
 
@@ -61,9 +60,8 @@ def check(
 ) -> dict[str, Any]:
     """Return the evidence of a pushed image in which everything loads; ``exceptions`` are of ``slipway:inspection``.
 
-    Raises:
-        SlipwayError: something in the image does not load, or has no code for a GPU that it was compiled for, with a
-            line for each fault; or a layer cannot be read.
+    Raises SlipwayError: something in the image does not load, or has no code for a GPU that it was compiled for, with a
+    line for each fault; or a layer cannot be read.
     """
     rows = [InspectionExceptionConfig.model_validate(row) for row in exceptions]
     result = evidence(ref, login, rows, compiled, question)
@@ -81,8 +79,7 @@ def check_unpushed(
 ) -> None:
     """Inspect an image of an engine, ``repository:tag``, whose layers were read with the facts of its contents.
 
-    Raises:
-        SlipwayError: as for a pushed image.
+    Raises SlipwayError: as for a pushed image.
     """
     rows = [InspectionExceptionConfig.model_validate(row) for row in exceptions]
     inspected = inspection.of_contents(image, contents.of(layers, image.config), _question(compiled, question))

@@ -21,9 +21,8 @@ def check(image: Mapping[str, Any]) -> None:
     For the scan the archive is written to a temporary file without a name, so that nothing of it stays, whatever ends
     this process. Grype opens it among the files that this process has open.
 
-    Raises:
-        SlipwayError: something in the image does not load, or is known to be vulnerable; or the engine does not give
-            the image.
+    Raises SlipwayError: something in the image does not load, or is known to be vulnerable; or the engine does not give
+    the image.
     """
     if image.get("vulnerabilities") is None:
         _check(image, None)

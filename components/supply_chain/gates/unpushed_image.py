@@ -39,9 +39,8 @@ class InspectUnpushed(Action):
     def run(self, props: Mapping[str, Any]) -> dict[str, Any]:
         """Inspect and scan the image, unless it is one that was pushed, and so went through both, before.
 
-        Raises:
-            SlipwayError: something in the image does not load, or is known to be vulnerable; or the engine does not
-                give it.
+        Raises SlipwayError: something in the image does not load, or is known to be vulnerable; or the engine does not
+        give it.
         """
         if "@" not in props["ref"]:
             from components.supply_chain.gates import saved_image

@@ -79,8 +79,7 @@ def check() -> None:
 def scan(ref: str, policy: ScanPolicy, login: Login | None, root: Path) -> Scan:
     """Return the vulnerabilities of a pushed image, read from the registry; ``root`` is the checkout.
 
-    Raises:
-        SlipwayError: Grype fails, or its database cannot be had or is older than the stack allows.
+    Raises SlipwayError: Grype fails, or its database cannot be had or is older than the stack allows.
     """
     return _scan(f"registry:{ref}", ref, ref, policy, login, root)
 
@@ -91,8 +90,7 @@ def scan_archive(name: str, archive: Path, policy: ScanPolicy, root: Path) -> Sc
     Grype reads no archive as it streams: it opens the file for each layer, and unpacks the layers below TMPDIR
     (anchore/stereoscope 4d73b65, pkg/image/docker/tarball_provider.go, pkg/image/layer.go:104 `uncompressedCache`).
 
-    Raises:
-        SlipwayError: as for a pushed image.
+    Raises SlipwayError: as for a pushed image.
     """
     # The archive is gone when somebody reads the error.
     return _scan(

@@ -48,8 +48,7 @@ def login(host: str) -> tuple[str, str]:
 
     A token of Entra is exchanged for one of the registry (github.com/Azure/acr, docs/AAD-OAuth.md).
 
-    Raises:
-        SlipwayError: the token file cannot be read, or Azure does not respond or rejects the identity.
+    Raises SlipwayError: the token file cannot be read, or Azure does not respond or rejects the identity.
     """
     client, tenant, file = (os.environ[name] for name in VARIABLES)
     authority, audience = _CLOUDS[host.rpartition(".")[2]]

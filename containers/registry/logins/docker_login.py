@@ -24,8 +24,7 @@ def configuration(host: str, username: str, password: str) -> str:
 def token_configuration(host: str) -> str:
     """Return a Docker configuration with the token that is stored for a registry in place of a password, if any is.
 
-    Raises:
-        ValueError: as for :func:`stored`.
+    Raises ValueError: as for :func:`stored`.
     """
     token = stored(host).get("identitytoken")
     return json.dumps({"auths": {name(host): {"identitytoken": token}} if token else {}})

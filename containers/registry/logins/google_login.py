@@ -55,8 +55,7 @@ def available() -> bool:
 def login(host: str) -> tuple[str, str]:  # noqa: ARG001 - a token is for all registries that the identity may use
     """Return a user name and a password for a registry, valid for an hour, or on a machine of Google less.
 
-    Raises:
-        SlipwayError: the credentials cannot be read, or Google does not respond or rejects the identity.
+    Raises SlipwayError: the credentials cannot be read, or Google does not respond or rejects the identity.
     """
     file = _file()
     if not file:

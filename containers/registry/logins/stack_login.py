@@ -56,8 +56,7 @@ class LoginRegistry(Protocol):
 def check(registry: LoginRegistry) -> None:
     """Check for a login to a registry that requires one to push.
 
-    Raises:
-        SlipwayError: there is none; the message lists the ways to give one.
+    Raises SlipwayError: there is none; the message lists the ways to give one.
     """
     sources = registry.login_sources
     if sources is None or sources.anonymous or sources.password is not None:
@@ -78,8 +77,7 @@ def check(registry: LoginRegistry) -> None:
 def configured(registry: LoginRegistry) -> Login | None:
     """Return the login of a stack's registry: the configured one, or one of the environment's cloud identity.
 
-    Raises:
-        SlipwayError: the cloud rejects the identity.
+    Raises SlipwayError: the cloud rejects the identity.
     """
     sources = registry.login_sources
     if sources is None:

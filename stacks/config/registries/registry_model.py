@@ -25,8 +25,7 @@ class RegistryConfig(Model):
     def check_complete(self) -> None:
         """Refuse incomplete credentials. Called where images are pushed.
 
-        Raises:
-            ValueError: naming what is missing and how to give it.
+        Raises ValueError: naming what is missing and how to give it.
         """
 
     @property

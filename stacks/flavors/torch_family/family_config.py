@@ -357,8 +357,7 @@ class FamilyConfig(StackConfig):
     def parent(self, edition: Edition) -> str:
         """Return the nvidia/cuda image of an edition; ``devel`` has cuDNN.
 
-        Raises:
-            Incompatible: there is none for this CUDA, cuDNN and distribution.
+        Raises Incompatible: there is none for this CUDA, cuDNN and distribution.
         """
         cudnn = None if edition == "base" else (self.cudnn or self.cudnn_version).split(".")[0]
         tag = cuda_parent(self.cuda, edition, self.distro, cudnn=cudnn, machine=self.machine, packages="apt")

@@ -193,8 +193,7 @@ class Config(StackConfig):
     def parent(self, edition: Edition) -> str:
         """Return the parent of the builder or of the train images.
 
-        Raises:
-            Incompatible: there is none for this CUDA, cuDNN and distribution.
+        Raises Incompatible: there is none for this CUDA, cuDNN and distribution.
         """
         if not self.cuda:
             return distro_release(self.distro).image

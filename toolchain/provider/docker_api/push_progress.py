@@ -56,8 +56,7 @@ class BuildLog:
     def follow(self, messages: Iterable[dict[str, Any]]) -> None:
         """Read a build's stream to its end.
 
-        Raises:
-            StreamError: if the build failed, with the step that did and its last lines.
+        Raises StreamError: if the build failed, with the step that did and its last lines.
         """
         for message in messages:
             with _documented():
@@ -149,8 +148,7 @@ def follow(messages: Iterable[dict[str, Any]], show: Show) -> str:
 
     An engine with its own image store sends it as a message; one with containerd's has it in the last line alone.
 
-    Raises:
-        StreamError: if it reports an error.
+    Raises StreamError: if it reports an error.
     """
     digest = ""
     for message in messages:
