@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pulumi
@@ -10,15 +10,18 @@ import pulumi
 from components.engines import pools
 from components.image import ImageVariant
 from components.registry.interface import PushLogin, Registry
+from components.supply_chain.attestations import (
+    Attestation,
+    LoadingAttestation,
+    Provenance,
+    Sbom,
+    Vex,
+    VulnerabilityScan,
+)
 from components.supply_chain.extra_tag import ExtraTag, ExtraTagArgs
 from components.supply_chain.image_index import ImageIndex
 from components.supply_chain.image_signature import Signature, SignatureArgs, SignedArgs
-from components.supply_chain.loading_attestation import LoadingArgs, LoadingAttestation
-from components.supply_chain.provenance_attestation import Provenance, ProvenanceArgs
-from components.supply_chain.sbom_attestation import Sbom
-from components.supply_chain.scan_attestation import VulnerabilityScan, VulnerabilityScanArgs
 from components.supply_chain.verified_parent import VerifiedParent, VerifiedParentArgs
-from components.supply_chain.vex_attestation import Vex, VexArgs
 from containers.registry.reference import Reference, covering
 from stacks.placement import PlacedImage, Placement
 from stacks.plan import Plan
@@ -90,47 +93,43 @@ def _attested(
     """Declare an image's signature and attestations; ``engines`` are in the order in which they take it."""
     config, image, variant, signing = plan.config, placed.image, variants[placed.name], plan.config.signing
     assert signing is not None  # noqa: S101 - nothing is attested without it
-    signed = SignedArgs(variant.ref, signing, login)
-
-    def provenance() -> ProvenanceArgs:
-        parents = {key: image.args[key] for key in image.content.parents if key in image.args}
-        return ProvenanceArgs(
-            **vars(signed),
-            contents=image.contents,
-            dockerfile=image.spec.path,
-            parents={**parents, **variant.parents},
-            sources=plan.sources(image),
-            build_on=config.build_on,
-            engines=engines,
-        )
-
-    def loading() -> LoadingArgs:
-        assert variant.loading is not None  # noqa: S101 - an image that was inspected
-        return LoadingArgs(**vars(signed), evidence=variant.loading, gates=placed.gates)
-
-    def scan() -> VulnerabilityScanArgs:
-        assert variant.scan is not None and config.vulnerabilities  # noqa: S101, PT018 - an image that was scanned
-        return VulnerabilityScanArgs(**vars(signed), evidence=variant.scan, policy=config.vulnerabilities)
-
-    def vex() -> VexArgs:
-        assert config.vulnerabilities  # noqa: S101 - it has exceptions
-        return VexArgs(**vars(signed), exceptions=config.vulnerabilities.exceptions)
-
-    kinds: dict[str, tuple[Callable[..., pulumi.Resource], Callable[[], SignedArgs], Sequence[str]]] = {
-        "signature": (Signature, lambda: SignatureArgs(**vars(signed), annotations=image.annotations), ()),
-        "sbom": (Sbom, lambda: signed, ("attestation", "packages")),
-        "provenance": (Provenance, provenance, ("attestation", "source", "revision", "date")),
-        "loading": (LoadingAttestation, loading, ("attestation", "result")),
-        "scan": (VulnerabilityScan, scan, ("attestation",)),
-        "vex": (Vex, vex, ("attestation",)),
+    signed, gates, policy = SignedArgs(variant.ref, signing, login), placed.gates, config.vulnerabilities
+    parents = {key: image.args[key] for key in image.content.parents if key in image.args}
+    origin = {
+        "made": image.contents,
+        "dockerfile": image.spec.path,
+        "buildOn": config.build_on,
+        "engines": [*engines],
+        "parents": {**parents, **variant.parents},
+        "sources": plan.sources(image),
+    }
+    inspected = {"exceptions": gates.exceptions, "compiled": gates.compiled, "question": gates.question}
+    rows = (
+        [row.model_dump(mode="json", by_alias=True, exclude_none=True) for row in policy.exceptions] if policy else []
+    )
+    kinds: dict[str, tuple[type[Attestation], Mapping[str, Any]]] = {
+        "sbom": (Sbom, {}),
+        "provenance": (Provenance, origin),
+        "loading": (LoadingAttestation, {"evidence": variant.loading, **inspected}),
+        "scan": (
+            VulnerabilityScan,
+            {"evidence": variant.scan, "policy": policy and policy.model_dump(mode="json", by_alias=True)},
+        ),
+        "vex": (Vex, {"exceptions": rows}),
     }
     outputs: dict[str, Any] = {}
     last: list[pulumi.Resource] = []
     for kind in placed.attested:
-        declare, args, exported = kinds[kind]
         # One after the other, because all attestations of an image share a tag.
-        last = [declare(f"{placed.name}-{kind}", args(), pulumi.ResourceOptions(parent=variant, depends_on=last))]
-        outputs[kind] = {key: getattr(last[0], key) for key in exported}
-        if isinstance(last[0], Signature):
-            outputs |= {"signature": last[0].signature, "by": signing.who}
+        after = pulumi.ResourceOptions(parent=variant, depends_on=last)
+        if kind == "signature":
+            args = SignatureArgs(**vars(signed), annotations=image.annotations)
+            signature = Signature(f"{placed.name}-{kind}", args, after)
+            outputs |= {"signature": signature.signature, "by": signing.who}
+            last = [signature]
+        else:
+            declare, inputs = kinds[kind]
+            attestation = declare(f"{placed.name}-{kind}", signed, inputs, after)
+            outputs[kind] = {key: getattr(attestation, key) for key in attestation.outputs}
+            last = [attestation]
     return outputs

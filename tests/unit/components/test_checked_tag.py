@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
+from components.supply_chain.attestations import AttestLoading, AttestScan
 from components.supply_chain.checked_tag import TagChecked
 from components.supply_chain.gates import loading_gate
-from components.supply_chain.loading_attestation import AttestLoading
-from components.supply_chain.scan_attestation import AttestScan
 from containers.errors import SlipwayError
 from containers.evidence import cosign, loading_evidence
 from containers.evidence.vulnerabilities import grype

@@ -17,7 +17,7 @@ import pytest
 from components import engines
 from components.runners.kubernetes import build_service
 from components.runners.kubernetes.certificates import make
-from components.supply_chain.provenance_attestation import AttestProvenance
+from components.supply_chain.attestations import AttestProvenance
 from containers.engine.connection import Address, Connection
 from containers.engine.pool import Pool
 from containers.engine.relay import pass_on

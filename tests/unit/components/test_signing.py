@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from ci.verbs.affected import lacking
+from components.supply_chain.attestations import AttestProvenance
 from components.supply_chain.image_signature import SignImage
-from components.supply_chain.provenance_attestation import AttestProvenance
 from components.supply_chain.verified_parent import VerifyParent
 from containers.engine.pool import Pool
 from containers.errors import SlipwayError
