@@ -132,34 +132,22 @@ def shared(checkout: Checkout, stack: str, *, emulating: bool = True) -> Iterato
         SlipwayError: no backend is set, or the job has no identity.
         ToolchainError: the machine cannot be prepared, or the backend is inaccessible.
     """
-    backend = variable("PULUMI_BACKEND_URL")
-    tracked = stack_command.check_name(checkout, stack)
-    signing = withheld.withheld(withheld.names(tracked.read_text(encoding="utf-8")), defined)
-    with (
-        _folder(checkout) as folder,
-        signing,
-        _shared(checkout, stack, tracked, backend, folder, emulating=emulating) as opened,
-    ):
-        yield opened
-
-
-@contextmanager
-def _shared(
-    checkout: Checkout, stack: str, tracked: Path, backend: str, folder: Path, *, emulating: bool
-) -> Iterator[Stack]:
+    backend, tracked = variable("PULUMI_BACKEND_URL"), stack_command.check_name(checkout, stack)
     organization = os.environ.get("PULUMI_ORGANIZATION", "")
     name = f"{organization}/{stack_command.PROJECT}/{stack}" if organization else stack
-    variables = prepared(checkout, stack, emulating=emulating)
-    # The state names its own secrets provider, so the tracked configuration need not.
-    variables |= {"PULUMI_BACKEND_URL": backend, "PULUMI_FALLBACK_TO_STATE_SECRETS_MANAGER": "true"}
-    variables |= {key: os.environ[key] for key in _SHARED_STATE if os.environ.get(key)}
-    with tokens(folder) as token_files:
-        configuration = folder / tracked.name
-        write(configuration, tracked.read_text(encoding="utf-8"), mode=0o600)
-        opened = Stack(checkout, name, configuration, variables | token_files)
-        with _login(organization, backend, folder, variables):
-            opened.create(os.environ.get("PULUMI_SECRETS_PROVIDER", ""))
-            yield opened
+    text = tracked.read_text(encoding="utf-8")
+    with _folder(checkout) as folder, withheld.withheld(withheld.names(text), defined):
+        variables = prepared(checkout, stack, emulating=emulating)
+        # The state names its own secrets provider, so the tracked configuration need not.
+        variables |= {"PULUMI_BACKEND_URL": backend, "PULUMI_FALLBACK_TO_STATE_SECRETS_MANAGER": "true"}
+        variables |= {key: os.environ[key] for key in _SHARED_STATE if os.environ.get(key)}
+        with tokens(folder) as token_files:
+            configuration = folder / tracked.name
+            write(configuration, text, mode=0o600)
+            opened = Stack(checkout, name, configuration, variables | token_files)
+            with _login(organization, backend, folder, variables):
+                opened.create(os.environ.get("PULUMI_SECRETS_PROVIDER", ""))
+                yield opened
 
 
 @contextmanager

@@ -17,17 +17,8 @@ WORKFLOWS = Path(".github/workflows")
 
 def _files(checkout: Checkout) -> list[Path]:
     """Return the files that git tracks or would track."""
-    words: list[str | Path] = [
-        "git",
-        "-C",
-        checkout.root,
-        "ls-files",
-        "-z",
-        "--cached",
-        "--others",
-        "--exclude-standard",
-    ]
-    return [file for name in output(words).split("\0") if name and (file := checkout.root / name).is_file()]
+    listed = output(["git", "-C", checkout.root, "ls-files", "-z", "--cached", "--others", "--exclude-standard"])
+    return [file for name in listed.split("\0") if name and (file := checkout.root / name).is_file()]
 
 
 def _is_shell(file: Path) -> bool:

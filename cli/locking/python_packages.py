@@ -124,18 +124,9 @@ def _resolved(
         for path, content in listed.items():
             (folder / "listed" / path).parent.mkdir(parents=True, exist_ok=True)
             (folder / "listed" / path).write_bytes(content)
-        words = [
-            uv.find_uv_bin(),
-            "pip",
-            "compile",
-            "--quiet",
-            "--config-file=uv.toml",
-            "--no-progress",
-            "--color=never",
-            "--system-certs",
-            "--only-binary=:all:",
-            *(f"--no-binary={name}" for name in packages.sdists),
-        ]
+        words = [uv.find_uv_bin(), "pip", "compile", "--quiet", "--config-file=uv.toml", "--no-progress"]
+        words += ["--color=never", "--system-certs", "--only-binary=:all:"]
+        words += [f"--no-binary={name}" for name in packages.sdists]
         words += ["--python", sys.executable, "--python-version", python]
         words += ["--python-platform", _target(platform, packages.glibc or _GLIBC), "--default-index", default]
         words += [word for index in more for word in ("--index", index)]

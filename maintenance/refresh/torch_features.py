@@ -58,18 +58,8 @@ def installed(release: str, folder: Path) -> str:
     """
     venv.create(folder, with_pip=True)
     python = str(folder / "bin/python")
-    command = [
-        python,
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--no-cache-dir",
-        "--no-compile",
-        f"torch=={release}",
-        "numpy",
-    ]
-    if subprocess.run(command, check=False, env=child_environment("pip"), timeout=NETWORK_SECONDS).returncode:
+    words = [python, "-m", "pip", "install", "--quiet", "--no-cache-dir", "--no-compile", f"torch=={release}", "numpy"]
+    if subprocess.run(words, check=False, env=child_environment("pip"), timeout=NETWORK_SECONDS).returncode:
         raise SystemExit(f"refresh: torch {release} cannot be installed; nothing was written")
     return python
 

@@ -93,17 +93,9 @@ def install(checkout: Checkout, name: str) -> str:
         ):
             archive = Path(scratch) / "plugin.tar.gz"
             releases.fetch(checkout, release(name), required, archive)
-            words: list[str | Path] = [
-                pulumi_cli.program(checkout),
-                "plugin",
-                "install",
-                "resource",
-                name,
-                required,
-                "--file",
-                archive,
-            ]
-            command(words, checkout.logs / f"plugin-{name}.log", env=environment, timeout=INSTALL_SECONDS)
+            words = [pulumi_cli.program(checkout), "plugin", "install", "resource", name, required]
+            log = checkout.logs / f"plugin-{name}.log"
+            command([*words, "--file", archive], log, env=environment, timeout=INSTALL_SECONDS)
     except (ToolchainError, net.UnavailableError) as error:
         return str(error)
     return "" if is_installed(checkout, name) else "`pulumi plugin install` left no plugin"
