@@ -23,6 +23,7 @@ from containers.engine.engine import Engine, EngineError, Query, Silent, json_he
 from containers.engine.image_files import EngineImage
 from containers.engine.pushed_layers import FOLDER
 from containers.errors import SlipwayError, engine_advice
+from containers.image.node_pull import size
 from containers.registry.reference import Reference
 from toolchain.provider import build_reach, image_name
 from toolchain.provider.build_context import matcher, resolve_links
@@ -231,7 +232,7 @@ class _Work:
                 query=query,
                 headers=headers,
                 body=lambda writer: tarball.write(writer, context.root, patterns, extra),
-                sent=lambda total: self.display.status(f"Sending the build context: {push_progress.size(total)}"),
+                sent=lambda total: self.display.status(f"Sending the build context: {size(total)}"),
                 ending=self.operation.ending,
             )
             try:

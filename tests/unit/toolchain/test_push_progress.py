@@ -16,9 +16,9 @@ from toolchain.provider.docker_api.push_progress import BuildLog, StreamError, f
 @pytest.mark.parametrize(
     ("detail", "line"),
     [
-        ({"current": 512, "total": 1024}, "a1: Pushing 512 B / 1.0 kB"),
-        ({"current": 1_060_000, "total": 1_000_000}, "a1: Pushing 1.0 MB / 1.0 MB"),
-        ({"current": 1_060_000}, "a1: Pushing 1.1 MB"),
+        ({"current": 512, "total": 1024}, "a1: Pushing 512 B / 1.02 kB"),
+        ({"current": 1_060_000, "total": 1_000_000}, "a1: Pushing 1 MB / 1 MB"),
+        ({"current": 1_060_000}, "a1: Pushing 1.06 MB"),
         ({"current": 0, "total": 10}, "a1: Pushing"),
         ({}, "a1: Pushing"),
     ],

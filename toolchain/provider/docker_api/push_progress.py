@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from containers.errors import MALFORMED, SlipwayError
+from containers.image.node_pull import size
 
 _LAST_LINES: Final = 20
 """Lines of a failed step's output that its error quotes."""
@@ -29,7 +30,6 @@ _LONGEST_ERROR: Final = 16_000
 """Characters of a build's error that are shown."""
 _MOST_STEPS: Final = 10_000
 """Steps of a build. A Dockerfile has some hundred at most."""
-_UNITS: Final = ("B", "kB", "MB", "GB", "TB")
 
 Show = Callable[[str], None]
 
@@ -206,11 +206,3 @@ def shortened(name: str) -> str:
     """Return the name of a step on one line, cut where it is long."""
     line = " ".join(name.split())
     return line if len(line) <= _LONGEST_NAME else line[: _LONGEST_NAME - 1] + "…"
-
-
-def size(count: float) -> str:
-    """Write a number of bytes with a unit (powers of 1000, as Docker does)."""
-    value, unit = float(count), 0
-    while value >= 1000 and unit < len(_UNITS) - 1:
-        value, unit = value / 1000, unit + 1
-    return f"{value:.0f} {_UNITS[unit]}" if unit == 0 else f"{value:.1f} {_UNITS[unit]}"
