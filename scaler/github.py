@@ -155,8 +155,7 @@ class GitHub:
     def register(self, name: str, labels: list[str], group: int) -> tuple[str, int | None]:
         """Return the configuration of one runner for one start, encoded as the runner expects it, and the runner's id.
 
-        Raises:
-            Refused: 409 if a runner has that name.
+        Raises Refused: 409 if a runner has that name.
         """
         body = {"name": name, "labels": labels, "runner_group_id": group, "work_folder": "_work"}
         return configured(self._send("POST", f"{self._runners}/generate-jitconfig", body), "encoded_jit_config")
@@ -188,8 +187,7 @@ class GitHub:
     def state(self, repository: str, job: int) -> str:
         """Return the state of a job: ``queued``, ``in_progress``, ``completed``, or what else it waits for.
 
-        Raises:
-            Refused: 404 if it is gone, or if the credentials do not allow to read the repository.
+        Raises Refused: 404 if it is gone, or if the credentials do not allow to read the repository.
         """
         state: str = member(self._send("GET", f"/repos/{repository}/actions/jobs/{job}"), "status")
         return state
@@ -207,8 +205,7 @@ class GitHub:
 
         "REST API endpoints for self-hosted runners" has ``deprecations`` since 2026-09-03 (GitHub's changelog).
 
-        Raises:
-            Refused: 404 if GitHub knows no such release, or if the credentials may not ask.
+        Raises Refused: 404 if GitHub knows no such release, or if the credentials may not ask.
         """
         ends: str | None = self._send("GET", f"{self._runners}/deprecations/{release}").get("runtime_deprecates_at")
         return ends
@@ -401,8 +398,7 @@ def secret_text(value: object, what: str) -> str:
 def configured(answer: Any, name: str) -> tuple[str, int | None]:
     """Return the configuration of a new runner, which an answer has as ``name``, and the runner's id if it has one.
 
-    Raises:
-        Refused: the answer has no configuration, or none on one line.
+    Raises Refused: the answer has no configuration, or none on one line.
     """
     runner = answer.get("runner") if isinstance(answer, dict) else None
     number = runner.get("id") if isinstance(runner, dict) else None

@@ -29,8 +29,7 @@ CONTEXTS: Final = "contexts"
 def write(planned: Plan, output: Path, root: Path, *, force: bool) -> list[str]:
     """Write a stack's bake file and contexts to a folder; return the commands that build with them.
 
-    Raises:
-        SlipwayError: the folder exists and is not an earlier export, was edited since, or cannot be written.
+    Raises SlipwayError: the folder exists and is not an earlier export, was edited since, or cannot be written.
     """
     with replacing(output, force=force, replaceable=written_folder.is_as_written) as new:
         new.mkdir()

@@ -57,8 +57,7 @@ class Filesystem:
     def special_files(self) -> Iterator[tuple[str, tarfile.TarInfo]]:
         """Yield the paths and headers of links, devices and pipes.
 
-        Raises:
-            SlipwayError: the target of a hard link is missing.
+        Raises SlipwayError: the target of a hard link is missing.
         """
         for path, entry in self._entries:
             if entry and entry.kind not in {"directory", "file"}:

@@ -37,8 +37,7 @@ FORMATS: Final[Mapping[str, Format]] = {
 def export(image: Image, format_: Format, output: Path, *, force: bool) -> None:
     """Write an image to ``output``; ``force`` replaces an earlier export.
 
-    Raises:
-        SlipwayError: the output exists, cannot be written or has too little space, or the download fails.
+    Raises SlipwayError: the output exists, cannot be written or has too little space, or the download fails.
     """
     with limited(image.reference), replacing(output, force=force, replaceable=format_.replaceable) as path:
         check_space(output, format_.copies * image.size)
@@ -48,8 +47,7 @@ def export(image: Image, format_: Format, output: Path, *, force: bool) -> None:
 def export_wheels(images: list[Image], output: Path, *, force: bool) -> list[str]:
     """Write the wheels in some images to the folder ``output``; return their names.
 
-    Raises:
-        SlipwayError: as for :func:`export`, or there is no wheel.
+    Raises SlipwayError: as for :func:`export`, or there is no wheel.
     """
     subject = " and ".join(image.reference for image in images)
     with limited(subject, len(images)), replacing(output, force=force, replaceable=wheels.only_wheels) as path:

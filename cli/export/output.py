@@ -35,8 +35,7 @@ def replacing(output: Path, *, force: bool, replaceable: Callable[[Path], bool] 
     interruption may leave it, as a hidden folder. An existing output is replaced only with ``force`` and if it is
     ``replaceable``: an earlier export.
 
-    Raises:
-        SlipwayError: the output exists, cannot be written, or the disk is full.
+    Raises SlipwayError: the output exists, cannot be written, or the disk is full.
     """
     output = Path(os.path.abspath(output))  # noqa: PTH100 - resolve() would follow a link
     _check(output, force, replaceable)
@@ -74,8 +73,7 @@ def _check(output: Path, force: bool, replaceable: Callable[[Path], bool]) -> No
 def check_space(output: Path, needed: int) -> None:
     """Check the free space on the disk of ``output``, before an hour is spent on it.
 
-    Raises:
-        SlipwayError: fewer than ``needed`` bytes are free.
+    Raises SlipwayError: fewer than ``needed`` bytes are free.
     """
     with contextlib.suppress(OSError):  # writing reports the error
         free = shutil.disk_usage(output.parent).free
@@ -86,8 +84,7 @@ def check_space(output: Path, needed: int) -> None:
 def copy(stream: IO[bytes], file: IO[bytes]) -> int:
     """Copy a stream to its end; return its number of bytes.
 
-    Raises:
-        WriteFailed: the file cannot be written. Errors of reading are the stream's own.
+    Raises WriteFailed: the file cannot be written. Errors of reading are the stream's own.
     """
     copied = 0
     while chunk := stream.read(CHUNK):

@@ -17,8 +17,7 @@ _WITH_WHEELS: Final = {"wheel", "dist"}
 def image(plan: Plan, name: str | None, platform: str | None = None) -> Image:
     """Return one of a stack's images; without a name, the last one. A stack for several platforms needs one.
 
-    Raises:
-        SlipwayError: the stack builds no such image, it is not pushed, or the registry fails.
+    Raises SlipwayError: the stack builds no such image, it is not pushed, or the registry fails.
     """
     return _pushed(plan, plan.image(name, platform))
 
@@ -29,8 +28,7 @@ def wheels(plan: Plan, name: str | None, platform: str | None = None) -> list[Im
     They are of one platform. For a stack of build products only (``train: []``), they are those that no other image
     uses.
 
-    Raises:
-        SlipwayError: the stack builds no wheels, one image is not pushed, or the registry fails.
+    Raises SlipwayError: the stack builds no wheels, one image is not pushed, or the registry fails.
     """
     if name:
         return [_pushed(plan, plan.image(name, platform))]

@@ -206,8 +206,7 @@ def _volume(name: str) -> str:
 
     What leads out of the container's root, or ends the line, would have enroot mount a folder of the host.
 
-    Raises:
-        SlipwayError: it is no such path.
+    Raises SlipwayError: it is no such path.
     """
     path = "/" + posixpath.normpath(f"/{name}").lstrip("/")  # two slashes at the beginning stay (POSIX)
     if not _VOLUME.fullmatch(path):

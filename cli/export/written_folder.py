@@ -24,8 +24,7 @@ def record(folder: Path) -> None:
 def is_as_written(folder: Path) -> bool:
     """Return whether an export wrote a folder.
 
-    Raises:
-        SlipwayError: it did, and a file was edited, added or removed by hand.
+    Raises SlipwayError: it did, and a file was edited, added or removed by hand.
     """
     try:
         written = json.loads((folder / RECORD).read_text(encoding="utf-8"))

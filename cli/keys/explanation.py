@@ -20,8 +20,7 @@ _EVERY: Final = "Every stack"
 def sections(stack: str | None) -> dict[str, dict[str, str]]:
     """Return the meanings of the keys outside blocks, by heading and name, those of every stack first.
 
-    Raises:
-        SlipwayError: there is no such stack, or it has no flavor.
+    Raises SlipwayError: there is no such stack, or it has no flavor.
     """
     flavor = StackConfig.model_fields["flavor"].description or ""
     result: defaultdict[str, dict[str, str]] = defaultdict(dict, {_EVERY: {"flavor": flavor}})
@@ -55,8 +54,7 @@ def explain(name: str, stack: str | None) -> Iterator[str]:
 def entries(name: str, stack: str | None) -> Iterator[dict[str, Any]]:
     """Yield the explanation of each key of a name, for a stack if one is named: texts and lists of texts by title.
 
-    Raises:
-        SlipwayError: no flavor has the key, or the stack's has not; or there is no such stack.
+    Raises SlipwayError: no flavor has the key, or the stack's has not; or there is no such stack.
     """
     name = name.removeprefix(f"{NAMESPACE}:").replace("[0]", "[]")
     all_keys = owners(_flavors(stack))

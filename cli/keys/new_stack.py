@@ -47,8 +47,7 @@ def check_name(stack: str, root: Path = ROOT) -> None:
 def assigned(assignments: Sequence[str]) -> dict[str, Any]:
     """Return the values of ``KEY=VALUE`` words, every scalar as text; a list or a block is written as YAML's flow.
 
-    Raises:
-        SlipwayError: a word is no such assignment, is not YAML, or contradicts another.
+    Raises SlipwayError: a word is no such assignment, is not YAML, or contradicts another.
     """
     values: dict[str, Any] = {}
     for word in assignments:
@@ -86,8 +85,7 @@ def merged(values: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any
 def text(stack: str, values: Mapping[str, Any]) -> str:
     """Return the text of a stack's file: all of its values, as a default may change later.
 
-    Raises:
-        SlipwayError: a value is wrong; one line for each mistake.
+    Raises SlipwayError: a value is wrong; one line for each mistake.
     """
     where = f"stack {stack}"
     platforms.check_keys(values, where)
@@ -131,8 +129,7 @@ def write(stack: str, values: Mapping[str, Any], root: Path = ROOT) -> Path:
 def _beside_others(stack: str, values: Mapping[str, Any], root: Path) -> Mapping[str, Any]:
     """Return values that go with the other stacks, as they are now.
 
-    Raises:
-        SlipwayError: another stack has the same tags for other images, or creates the same repository.
+    Raises SlipwayError: another stack has the same tags for other images, or creates the same repository.
     """
     others = []
     for name in stack_names(root):

@@ -14,8 +14,7 @@ _MOST: Final = 1 << 20
 def content(path: Path, expected: str) -> bytes:
     """Return a file's content; ``expected`` is the kind of file, for the error.
 
-    Raises:
-        SlipwayError: it cannot be read, or is too large.
+    Raises SlipwayError: it cannot be read, or is too large.
     """
     try:
         read = path.read_bytes()

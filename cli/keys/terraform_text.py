@@ -52,8 +52,7 @@ def _templates(value: Any) -> Any:
 def read_hcl(text: str) -> dict[str, Any]:
     """Return the attributes of a file, and its blocks as lists, each below its labels.
 
-    Raises:
-        ValueError: the text is not of HCL's syntax; it names the line.
+    Raises ValueError: the text is not of HCL's syntax; it names the line.
     """
     reader = _Reader(text)
     try:

@@ -161,8 +161,7 @@ def terraform_values(path: Path, given: Mapping[str, Any]) -> tuple[dict[str, An
 
     ``given`` are values that replace them: what is there is not to be filled in.
 
-    Raises:
-        SlipwayError: the file cannot be read, or has no variables of the module, or of two modules.
+    Raises SlipwayError: the file cannot be read, or has no variables of the module, or of two modules.
     """
     content = other_tools_file.content(path, "a file of Terraform's")
     try:

@@ -57,9 +57,8 @@ class BuildKey:
 def build_key(file: Path, context: Path, target: str | None, arguments: Mapping[str, str], platform: str) -> BuildKey:
     """Return the key of the build of a Dockerfile's target, None for the last stage, from a context.
 
-    Raises:
-        SlipwayError: there is no such file or stage, the build's reads are not known beforehand, or the context lacks
-            one of them.
+    Raises SlipwayError: there is no such file or stage, the build's reads are not known beforehand, or the context
+    lacks one of them.
     """
     folder, path = Folder(context, whole=True), str(file.absolute())
     dockerfile = instructions.parse(folder.read(path), str(file))

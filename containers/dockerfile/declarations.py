@@ -18,8 +18,7 @@ _COMMENTED = re.compile(r"""("[^"]*"|'[^']*'|[^\s"']*)[ \t]+#.*""")
 def arguments(path: Path) -> dict[str, str | None]:
     """Return a Dockerfile's arguments and the default of each, None if no stage sets one.
 
-    Raises:
-        SlipwayError: there is no such file.
+    Raises SlipwayError: there is no such file.
     """
     try:
         text = path.read_text(encoding="utf-8", errors="replace")

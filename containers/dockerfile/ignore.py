@@ -68,8 +68,7 @@ def join(*parts: str) -> str:
 def parse(content: bytes) -> list[str]:
     """Read an ignore file: one pattern a line, comments and blank lines left out, leading slashes dropped.
 
-    Raises:
-        PatternError: for a line longer than Docker reads.
+    Raises PatternError: for a line longer than Docker reads.
     """
     patterns = []
     for raw in content.removeprefix(b"\xef\xbb\xbf").split(b"\n"):

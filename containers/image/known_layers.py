@@ -45,8 +45,7 @@ class ReadLayer(NamedTuple):
 def read(image: Image, layer: Layer, facts: Facts) -> ReadLayer:
     """Return what ``facts`` finds in a layer of an image, or found in it before.
 
-    Raises:
-        SlipwayError: the layer cannot be downloaded, or is corrupt.
+    Raises SlipwayError: the layer cannot be downloaded, or is corrupt.
     """
     if not isinstance(image.repository, Repository):  # the files of this machine are read as they are now
         return ReadLayer(image.index(layer, facts), layer.size)

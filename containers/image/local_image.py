@@ -35,8 +35,7 @@ def is_local(target: str) -> bool:
 def open_image(target: str, platform: str | None = None) -> Image:
     """Return the image in a layout or archive; ``platform`` selects one of several.
 
-    Raises:
-        SlipwayError: there is no such file, it is no image, or of several.
+    Raises SlipwayError: there is no such file, it is no image, or of several.
     """
     path = Path(target).expanduser()
     if not path.exists():
@@ -62,8 +61,7 @@ class Files(ABC):
     def blob(self, digest: str, read: Callable[[IO[bytes]], Result], size: int | None = None) -> Result:
         """Stream a blob to ``read``, check the blob's digest, and return the result of ``read``.
 
-        Raises:
-            SlipwayError: it does not exist, does not have its digest or ``size``, or is malformed.
+        Raises SlipwayError: it does not exist, does not have its digest or ``size``, or is malformed.
         """
         with self._explained(digest), self.opened(self.name_of(digest)) as file:
             verify = digest not in self.names  # an archive of `docker save` states neither digests nor sizes
@@ -172,8 +170,7 @@ class _Archive(Files):
 def image_of(files: Files, platform: str | None) -> Image:
     """Return the image of a layout; ``platform`` selects one of several.
 
-    Raises:
-        SlipwayError: the files are no layout, or of several images.
+    Raises SlipwayError: the files are no layout, or of several images.
     """
     try:
         if files.has("index.json"):

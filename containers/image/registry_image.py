@@ -80,8 +80,7 @@ class Image:
     def index(self, layer: Layer, facts: Facts | None = None) -> LayerIndex:
         """Return the index of one of the layers; with ``facts``, what these return for each file instead of digests.
 
-        Raises:
-            SlipwayError: the layer cannot be downloaded, is corrupt, or not what the image states of it.
+        Raises SlipwayError: the layer cannot be downloaded, is corrupt, or not what the image states of it.
         """
 
         def read(stream: IO[bytes]) -> LayerIndex:
@@ -95,8 +94,7 @@ def fetch(reference: str, login: Login | None = None, platform: str | None = Non
 
     ``size`` is what an index states of the manifest, in bytes: see :func:`stated`.
 
-    Raises:
-        SlipwayError: it does not exist, is ambiguous or malformed, or the registry does not respond.
+    Raises SlipwayError: it does not exist, is ambiguous or malformed, or the registry does not respond.
     """
     for _ in range(MOST_INDEXES + 1):
         repository = Repository(reference, login)
@@ -117,8 +115,7 @@ def fetch(reference: str, login: Login | None = None, platform: str | None = Non
 def fetch_each(reference: str, login: Login | None = None) -> list[Image]:
     """Return the image that a reference names, or each image of an index, without attestations.
 
-    Raises:
-        SlipwayError: it does not exist, is malformed or an index without images, or the registry does not respond.
+    Raises SlipwayError: it does not exist, is malformed or an index without images, or the registry does not respond.
     """
     manifest = Repository(reference, login).manifest()
     if manifest.media_type not in INDEXES:
@@ -133,8 +130,7 @@ def fetch_each(reference: str, login: Login | None = None) -> list[Image]:
 def platforms(reference: str, login: Login | None = None) -> list[str]:
     """Return the platforms of the images that a reference names.
 
-    Raises:
-        SlipwayError: it does not exist or is malformed, or the registry does not respond.
+    Raises SlipwayError: it does not exist or is malformed, or the registry does not respond.
     """
     repository = Repository(reference, login)
     manifest = repository.manifest()
@@ -148,8 +144,7 @@ def platforms(reference: str, login: Login | None = None) -> list[str]:
 def chosen(reference: str, content: Mapping[str, Any], platform: str | None) -> str:
     """Return the digest of an index's image for a platform; without one, of its only image.
 
-    Raises:
-        SlipwayError: there is no such image, or there are several.
+    Raises SlipwayError: there is no such image, or there are several.
     """
     digests = _listed(reference, content)
     if platform is None and len(digests) == 1:
@@ -176,8 +171,7 @@ def stated(entries: Iterable[Any], digest: str) -> Any:
 def of(blobs: Blobs, manifest: Manifest) -> Image:
     """Return the image of a manifest.
 
-    Raises:
-        SlipwayError: the manifest or the configuration is malformed, or a blob cannot be read.
+    Raises SlipwayError: the manifest or the configuration is malformed, or a blob cannot be read.
     """
     try:
         return _image(blobs, manifest)
@@ -238,8 +232,7 @@ _SETTINGS: Final[Mapping[str, type]] = {
 def _size(descriptor: Mapping[str, Any]) -> int:
     """Return the bytes of a blob (opencontainers/image-spec v1.1.1, descriptor.md: an int64).
 
-    Raises:
-        ValueError: it is no size; a negative one would make an image smaller than it is, for its budget too.
+    Raises ValueError: it is no size; a negative one would make an image smaller than it is, for its budget too.
     """
     size = descriptor["size"]
     if type(size) is not int or not 0 <= size < 2**63:

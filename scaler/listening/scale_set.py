@@ -78,9 +78,8 @@ class ScaleSet:
     def label(self) -> None:
         """Have the set's labels be these (client.go:443), for the session is open: else it may be another stack's set.
 
-        Raises:
-            Refused: GitHub refuses, or keeps other labels: Enterprise Server drops all but the name without its flag
-                ``DistributedTask.AllowRunnerScaleSetCustomLabels`` (README.md:160).
+        Raises Refused: GitHub refuses, or keeps other labels: Enterprise Server drops all but the name without its flag
+        ``DistributedTask.AllowRunnerScaleSetCustomLabels`` (README.md:160).
         """
         if not self._labelled and not self._has_labels(self._admin("PATCH", f"{_SETS}/{self._id}", self._own)):
             raise Refused(0, f"the scale set {self._name} keeps other labels than {', '.join(self._labels)}: delete it")
@@ -143,8 +142,7 @@ class ScaleSet:
     def register(self, name: str) -> tuple[str, int | None]:
         """Return the configuration of one runner of the set for one job, and the runner's id (client.go:606).
 
-        Raises:
-            Refused: 409 if a runner has that name.
+        Raises Refused: 409 if a runner has that name.
         """
         answer = self._admin("POST", f"{_SETS}/{self._id}/generatejitconfig", {"name": name, "workFolder": "_work"})
         return configured(answer, "encodedJITConfig")

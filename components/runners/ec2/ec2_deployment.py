@@ -43,8 +43,7 @@ class Deployed:
 def deploy(plan: Plan, config: ec2.Ec2RunnersConfig) -> Deployed:
     """Declare a plan's runners.
 
-    Raises:
-        pulumi.RunError: AWS lacks something that the configuration names; one line for each.
+    Raises pulumi.RunError: AWS lacks something that the configuration names; one line for each.
     """
     name = f"slipway-{plan.stack}"
     platform = plan.config.platform
@@ -112,8 +111,7 @@ def _sites(
 ) -> tuple[ec2_site.Site, _Sites]:
     """Look up the shared site and that of each set: without sets, both are one.
 
-    Raises:
-        SlipwayError: AWS does not answer, or lacks something; one line for each.
+    Raises SlipwayError: AWS does not answer, or lacks something; one line for each.
     """
     platform, budgets = plan.config.platform, plan.config.budgets
     shared = config

@@ -122,8 +122,7 @@ def generation(config: KubernetesRunnersConfig) -> str | None:
 def credentials(config: KubernetesRunnersConfig) -> dict[str, str]:
     """Return the credentials for registering runners, by the controller's keys; none if the secret exists already.
 
-    Raises:
-        Unreadable: the App's key has a form that is not known. ARC itself takes PEM alone.
+    Raises Unreadable: the App's key has a form that is not known. ARC itself takes PEM alone.
     """
     github = config.github
     if github.app:

@@ -52,8 +52,7 @@ class EngineReadiness(Resource, module="runners", name="Reached"):
 def wait(address: str, ca: str, cert: str, key: str, seconds: float = SECONDS) -> None:
     """Wait until the engine answers.
 
-    Raises:
-        TimeoutError: it did not answer in time; with the address, the last reason and what to do.
+    Raises TimeoutError: it did not answer in time; with the address, the last reason and what to do.
     """
     end = time.monotonic() + seconds
     while True:

@@ -183,8 +183,7 @@ class Binary:
 def read(file: IO[bytes], size: int, start: bytes = b"") -> Binary:
     """Read an ELF file of ``size`` bytes from a stream, whose ``start`` is read; a malformed one has a ``problem``.
 
-    Raises:
-        SlipwayError: a large file cannot be held in a temporary one.
+    Raises SlipwayError: a large file cannot be held in a temporary one.
     """
     if size > _LARGEST:
         return Binary(size, problem=f"{size} bytes, at most {_LARGEST} are read")

@@ -148,8 +148,7 @@ class Inspection:
 def inspect(image: Image, question: Question, platform: str | None = None) -> Inspection:
     """Read an image's layers and inspect them; ``platform`` is what the image must be for.
 
-    Raises:
-        SlipwayError: the image is for another platform, or one without such pages, or a layer cannot be read.
+    Raises SlipwayError: the image is for another platform, or one without such pages, or a layer cannot be read.
     """
     if platform and image.platform != platform:
         raise SlipwayError(f"{image.reference}: an image for {image.platform}, not for {platform}")

@@ -354,8 +354,7 @@ class Dynamic:
     def _hashes(self) -> tuple[int, int, tuple[int, ...], int]:
         """Return the GNU hash table: words of its filter, its first symbol, the heads of its chains, and their place.
 
-        Raises:
-            Unloadable: it is in no segment.
+        Raises Unloadable: it is in no segment.
         """
         place = self.value(Tag.GNU_HASH)
         buckets, first, words, _ = self.unpack(place, "IIII")
@@ -390,8 +389,7 @@ class Dynamic:
     def following(self, place: int, layout: str) -> Iterator[tuple[int, tuple[int, ...]]]:
         """Yield place and values of structures; the last value of each is the distance to the next one, 0 to end.
 
-        Raises:
-            Unloadable: one is in no segment.
+        Raises Unloadable: one is in no segment.
         """
         while True:
             values = self.unpack(place, layout)
@@ -404,8 +402,7 @@ class Dynamic:
 def is_static(content: IO[bytes], file: ElfHeader, size: int) -> bool:
     """Return whether a file without an interpreter is a program that loads itself, which the kernel maps.
 
-    Raises:
-        Unloadable: it is a program that needs libraries.
+    Raises Unloadable: it is a program that needs libraries.
     """
     memory = Memory(content)
     memory.put(0, up(size), 0, READ)

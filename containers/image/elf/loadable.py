@@ -47,8 +47,7 @@ _STARTS: Final = {b".init", b".fini"}
 def is_for_loaders(file: ElfHeader) -> bool:
     """Return whether a file is one that loaders read, and not an object file, a core or debug symbols.
 
-    Raises:
-        Unloadable: it is none of these, and no loader reads it.
+    Raises Unloadable: it is none of these, and no loader reads it.
     """
     sections = file.of(header.DYNAMIC)
     if file.kind in {header.PROGRAM, header.SHARED}:

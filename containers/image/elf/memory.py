@@ -147,8 +147,7 @@ def mapped(content: IO[bytes], segments: Sequence[Segment], *, by_kernel: bool, 
 
     A file ``is_fixed`` whose addresses are as it states them.
 
-    Raises:
-        Unloadable: the segments cannot be mapped.
+    Raises Unloadable: the segments cannot be mapped.
     """
     if not segments:
         raise Unloadable("it has no loadable segments")

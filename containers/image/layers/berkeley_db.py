@@ -24,9 +24,8 @@ _INLINE, _OVERFLOW = 1, 3
 def values(content: bytes) -> Iterator[bytes]:
     """Yield the values of a hash file, in no order, without those of fewer than eight bytes, which are counters.
 
-    Raises:
-        ValueError: it is not a hash file, incomplete, or of the other byte order.
-        IndexError, struct.error: an offset is beyond its end.
+    Raises ValueError: it is not a hash file, incomplete, or of the other byte order. IndexError, struct.error: an
+    offset is beyond its end.
     """
     magic, _, size = struct.unpack_from("<III", content, 12)
     if magic != _MAGIC or size not in {1 << power for power in range(9, 17)}:

@@ -70,8 +70,7 @@ def objects(commit: str, root: Path) -> dict[str, str]:
 
     Commits with equal objects build the same images. ``root`` is the checkout.
 
-    Raises:
-        SlipwayError: git cannot read the commit.
+    Raises SlipwayError: git cannot read the commit.
     """
     listing = git.read(root, "ls-tree", "-z", commit, ATTRIBUTES, *FOLDERS)
     entries = [entry.split("\t") for entry in os.fsdecode(listing).split("\0") if entry]
@@ -83,8 +82,7 @@ def at(commit: str, root: Path, *, checks: bool = False) -> Tree:
 
     ``checks`` says whether the contents have those of the images' checks, which move no tag.
 
-    Raises:
-        SlipwayError: git cannot read the commit, or there is no room for its stacks.
+    Raises SlipwayError: git cannot read the commit, or there is no room for its stacks.
     """
     stacks: dict[str, Images] = {}
     unresolved: dict[str, str] = {}
@@ -121,8 +119,7 @@ def _by_rows(commit: str, stacks: Mapping[str, Images], built: Record, unresolve
 def of_stack(commit: str, root: Path, stack: str) -> tuple[StackConfig, Images]:
     """Return a stack's configuration and images as today's code reads a commit's files. That commit's code may differ.
 
-    Raises:
-        SlipwayError: git cannot read the commit, it has no such stack, or today's code refuses that.
+    Raises SlipwayError: git cannot read the commit, it has no such stack, or today's code refuses that.
     """
     with _data(commit, root) as folder:
         if not stack_file(stack, folder).is_file():
@@ -134,8 +131,7 @@ def of_stack(commit: str, root: Path, stack: str) -> tuple[StackConfig, Images]:
 def published(commit: str, root: Path, stack: str) -> Mapping[str, str]:
     """Return the fingerprints of a commit's images by their published names; none of a stack that cannot be told.
 
-    Raises:
-        SlipwayError: git cannot read the commit.
+    Raises SlipwayError: git cannot read the commit.
     """
     differing = rules.differing(commit, root)
     if differing is None:
@@ -159,8 +155,7 @@ def suffixes(commit: str, root: Path) -> dict[str, dict[str, str] | None]:
 
     Today's code reads them, also where other code or other rows of tables built the images.
 
-    Raises:
-        SlipwayError: git cannot read the commit.
+    Raises SlipwayError: git cannot read the commit.
     """
     found: dict[str, dict[str, str] | None] = {}
     with _data(commit, root) as folder:
@@ -179,8 +174,7 @@ def references(commit: str, root: Path, stack: str) -> dict[str, str]:
 
     Today's code reads them, as :func:`suffixes`.
 
-    Raises:
-        SlipwayError: git cannot read the commit, it has no such stack, or today's code refuses that.
+    Raises SlipwayError: git cannot read the commit, it has no such stack, or today's code refuses that.
     """
     with _data(commit, root) as folder:
         found = graph.locked(read_stack(stack, folder), f"stack {stack}", folder)

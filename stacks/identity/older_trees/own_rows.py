@@ -38,8 +38,7 @@ def built(commit: str, root: Path, stack: str = "") -> Record:
 
     Without a stack they are all fingerprints, as a record has them. Those of one stack are of its published names.
 
-    Raises:
-        SlipwayError: git cannot read the commit, or the process fails.
+    Raises SlipwayError: git cannot read the commit, or the process fails.
     """
     rows = _rows(commit, root)
     if rows is None:

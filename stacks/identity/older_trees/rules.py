@@ -39,8 +39,7 @@ def differing(commit: str, root: Path) -> frozenset[str] | None:
     count for nothing. Any file in the folder of flavors has a name. A tree without deciding files is built by the
     running code, unless that is of a release. ``root`` is the repository.
 
-    Raises:
-        SlipwayError: git cannot read the commit.
+    Raises SlipwayError: git cannot read the commit.
     """
     listing = os.fsdecode(git.read(root, "ls-tree", "-r", "-z", commit, "stacks", FLAVORS, TABLES, PIN))
     entries = (entry.split("\t") for entry in listing.split("\0") if entry)

@@ -68,8 +68,7 @@ class BuilderInstance:
     def admit(self, instance: str, user: str, key: Path) -> str:
         """Admit a user's public key for a minute by EC2 Instance Connect; return AWS's reason if that must be retried.
 
-        Raises:
-            SlipwayError: AWS refuses.
+        Raises SlipwayError: AWS refuses.
         """
         public = key.with_suffix(".pub").read_text(encoding="ascii")
         return self._try(

@@ -83,8 +83,7 @@ def rendered(region: str, name: str, root: Path = ROOT, python: str = sys.execut
 def write(region: str, name: str, root: Path = ROOT) -> None:
     """Write the configuration, and a key unless there is one.
 
-    Raises:
-        SlipwayError: a program that the connection needs is not on PATH.
+    Raises SlipwayError: a program that the connection needs is not on PATH.
     """
     for program, package in _PROGRAMS.items():
         if shutil.which(program) is None:
