@@ -19,14 +19,10 @@ def is_reference(word: str) -> bool:
 
 
 class Command(click.Command):
-    """A subcommand with examples.
+    """A subcommand with ``examples``: command lines, each with what it does; the help shows them, and tests parse them.
 
-    Args:
-        arguments: what :class:`click.Command` takes by position.
-        examples: command lines, each with what it does; the help shows them, and tests parse them.
-        json: what ``--json`` prints, as YAML in braces: keys have values, lists or further keys, and a key in capitals
-            stands for any; the help shows it, and tests compare it.
-        options: what :class:`click.Command` takes by name.
+    ``json`` is what ``--json`` prints, as YAML in braces: keys have values, lists or further keys, and a key in
+    capitals stands for any; the help shows it, and tests compare it.
     """
 
     def __init__(self, *arguments: Any, examples: Sequence[tuple[str, str]], json: str = "", **options: Any) -> None:
@@ -54,13 +50,7 @@ def command(
 
 
 class Sections(click.Group):
-    """A group whose help lists its commands in sections.
-
-    Args:
-        arguments: what :class:`click.Group` takes by position.
-        sections: each section's heading and its commands, in the order to show.
-        options: what :class:`click.Group` takes by name.
-    """
+    """A group whose help lists its commands in ``sections``: each one's heading and commands, in the order to show."""
 
     def __init__(self, *arguments: Any, sections: Mapping[str, Sequence[click.Command]], **options: Any) -> None:
         super().__init__(*arguments, context_settings=HELP, **options)

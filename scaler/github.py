@@ -93,11 +93,9 @@ class Refused(Exception):
 class GitHub:
     """The API for one organization or repository.
 
-    Args:
-        api: address, ``https://api.github.com``, ``https://api.<name>.ghe.com`` or ``https://<host>/api/v3``.
-        scope: ``owner`` or ``owner/repository``.
-        credentials: returns the credentials, at the first request.
-        until: the time after which no request is made, in seconds since 1970.
+    ``api`` is ``https://api.github.com``, ``https://api.<name>.ghe.com`` or ``https://<host>/api/v3``, ``scope`` is
+    ``owner`` or ``owner/repository``. ``credentials`` are asked for at the first request. After ``until``, in seconds
+    since 1970, no request is made.
 
     ``pages`` is how many requests the last list of runners took. ``spare`` is how many a minute GitHub takes until it
     counts anew. Each answer says so ("Rate limits for the REST API"); it is infinite where GitHub limits none.
@@ -318,17 +316,10 @@ def call(
 ) -> tuple[Any, Mapping[str, str]]:
     """Send a request and return the body of the answer, None if it is empty, and its headers.
 
-    Args:
-        method: the method of HTTP.
-        url: the whole address.
-        authorization: the value of that header; no error has it.
-        body: what is sent as JSON; None for nothing.
-        headers: further headers.
-        seconds: the longest wait for the answer, and for each part of it.
-        until: the time at which the whole answer must be there, in seconds since 1970.
+    ``authorization`` is the value of that header; no error has it. ``body`` is sent as JSON. ``seconds`` is the longest
+    wait for the answer, and for each part of it; ``until`` is when all of it must be there, in seconds since 1970.
 
-    Raises:
-        Refused: GitHub refuses, or there is no usable answer.
+    Raises Refused: GitHub refuses, or there is no usable answer.
     """
     request = urllib.request.Request(  # noqa: S310 - the address is the configuration's or GitHub's, and https
         url,

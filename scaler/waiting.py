@@ -141,12 +141,9 @@ def serves(own: Sequence[str], required: Sequence[str]) -> bool:
 def with_queue(
     known: Sequence[Standing], queue: Sequence[tuple[WaitingJob, Sequence[str]]], served: Sequence[Sequence[str]]
 ) -> list[Standing]:
-    """Return standings with those jobs of GitHub's queue of which these runners do not know.
+    """Return standings with those jobs of GitHub's ``queue``, each with its labels, of which these runners do not know.
 
-    Args:
-        known: how far the jobs have come of which they know.
-        queue: the jobs that GitHub has queued, each with its labels.
-        served: the labels of these runners, of each of their sets.
+    ``known`` is how far the jobs have come of which they know, ``served`` the labels of each of their sets.
     """
     names = {each.job for each in known}
     there = "; or ".join(", ".join(own) for own in served)

@@ -33,12 +33,8 @@ class Choices:
 def choices(key: Key, values: Mapping[str, Any], settled: Collection[str] | None = None) -> Choices:
     """Return the allowed values of a key beside a stack's other ``values``, which include ``flavor``.
 
-    If no value fits the others, which may have to change too, all of the table are returned.
-
-    Args:
-        key: the key.
-        values: the stack's values, with or without one for the key.
-        settled: the keys that a value must fit; None for all, with their defaults.
+    If no value fits the others, which may have to change too, all of the table are returned. A value must fit the
+    ``settled`` keys; None for all, with their defaults.
     """
     if key.choices:
         return Choices(key.choices, "the models")

@@ -91,13 +91,9 @@ def parse(content: bytes) -> list[str]:
 
 
 class Matcher:
-    """The patterns of an ignore file, which match paths.
+    """The patterns of an ignore file, as :func:`parse` returns them, which match paths; later ones win.
 
-    Args:
-        patterns: lines as `parse` returns them; later ones win.
-
-    Raises:
-        PatternError: for a malformed pattern.
+    Raises PatternError: a pattern is malformed.
     """
 
     def __init__(self, patterns: Iterable[str]) -> None:
@@ -110,17 +106,12 @@ class Matcher:
         self._only_plain_exceptions = not any(_GLOB & set(pattern.stem) for pattern in self.exceptions)
 
     def match(self, path: str, parent: Matched = ()) -> tuple[bool, Matched]:
-        """Say whether a path is ignored.
+        """Return whether a path is ignored, and the ``parent`` of the paths below it.
 
-        Args:
-            path: relative to the context, slash-separated.
-            parent: what this returned for the directory the path lies in; empty at the root.
+        The path is relative to the context, slash-separated. ``parent`` is what this returned for the directory that it
+        lies in; empty at the root.
 
-        Returns:
-            Whether the path is ignored, and the `parent` of the paths below it.
-
-        Raises:
-            PatternError: a pattern is malformed.
+        Raises PatternError: a pattern is malformed.
         """
         ignored = False
         results = []

@@ -39,12 +39,9 @@ class _Piece(NamedTuple):
 def comparing(expression: str, flags: re.RegexFlag) -> Callable[[str], bool]:
     """Return the function that tells whether a regular expression fits a whole text.
 
-    Args:
-        expression: of characters, classes, ``.*``, ``(.*/)?`` and classes with ``*``.
-        flags: of ``re``.
+    It is of characters, classes, ``.*``, ``(.*/)?`` and classes with ``*``; ``flags`` are those of ``re``.
 
-    Raises:
-        re.error: the expression is malformed, or has many wildcards beside what is none of these.
+    Raises re.error: the expression is malformed, or has many wildcards beside what is none of these.
     """
     expression = _ESCAPE_OR_CLASS.sub(lambda written: _SET.sub(r"\\\g<1>", written[0]), expression)
     whole = re.compile(expression, flags)

@@ -44,13 +44,9 @@ class SetSession:
 class ScaleSet:
     """One runner scale set, which exists once :meth:`ensure` has returned.
 
-    Args:
-        github: returns GitHub's API, whose time is not over.
-        api: the address of that API.
-        url: the organization or repository, as in a browser.
-        name: the set's name, unique within the runner group.
-        labels: what jobs name in ``runs-on``. GitHub adds none of its own.
-        group: the runner group's id.
+    ``github`` returns GitHub's API, whose time is not over, and ``api`` is its address. ``url`` is the organization or
+    repository, as in a browser. ``name`` is unique within the runner group, whose id is ``group``. ``labels`` are what
+    jobs name in ``runs-on``. GitHub adds none of its own.
     """
 
     def __init__(

@@ -21,14 +21,10 @@ def look_up(
 ) -> Site:
     """Look up the runners' types, networks, machine image and prices at AWS.
 
-    Args:
-        config: the configuration of the runners.
-        platform: platform of the runners, the first of the stack's images, such as ``linux/amd64``.
-        opts: with the provider of the runners' region.
-        price_list: with the provider of a region that has the price API.
+    ``platform`` is that of the runners, the first of the stack's images. ``opts`` have the provider of the runners'
+    region, ``price_list`` that of a region with the price API.
 
-    Raises:
-        SlipwayError: AWS has no such resource or does not answer; with AWS's reason.
+    Raises SlipwayError: AWS has no such resource or does not answer; with AWS's reason.
     """
     networks = _networks(config, opts)
     vpc = config.vpc or (networks[0].vpc if networks else "")

@@ -33,11 +33,7 @@ def charts(config: KubernetesRunnersConfig) -> tuple[str, str]:
 def controller_values(config: KubernetesRunnersConfig, repository: str = IMAGE) -> Values:
     """Return the controller's values. It watches the runners' namespace alone, and so needs no role elsewhere.
 
-    Its log level and its size may be given in ``arc.values``.
-
-    Args:
-        config: the configuration of the runners.
-        repository: the repository of the controller's image, or its mirror.
+    Its log level and its size may be given in ``arc.values``. ``repository`` is that of its image, or a mirror.
     """
     size = {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "512Mi"}}
     fixed: Values = {

@@ -177,13 +177,8 @@ def deployment(
 ) -> Manifest:
     """Return the daemon. A new pod starts after the old one has ended, because two cannot share their layers.
 
-    Args:
-        config: the configuration of the runners.
-        build: the configuration of the service.
-        image: the daemon's image.
-        certificate: the digest of the server's certificate. A daemon reads it once: a new one takes a new pod.
-        replica: the replica.
-        authority: the ConfigMap with the mirrors' certificate, and its digest: a new one takes a new pod, too.
+    ``certificate`` is the digest of the server's certificate. A daemon reads it once: a new one takes a new pod. So
+    does a new ``authority``: the ConfigMap with the mirrors' certificate, and its digest.
     """
     kind = daemon(build)
     annotations = {"slipway/certificate": certificate, **({"slipway/authority": authority[1]} if authority[1] else {})}

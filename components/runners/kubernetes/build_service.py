@@ -127,13 +127,10 @@ def _port(build: BuildServiceConfig) -> list[Spec]:
 def secret(
     config: KubernetesRunnersConfig, certificates: dict[str, Any], side: Literal["server", "client"], replica: Replica
 ) -> Manifest:
-    """Return the secret with a side's certificate and key, in that side's namespace.
+    """Return the secret with the certificate and key of a side, the service or its clients, in that side's namespace.
 
-    Args:
-        config: the configuration of the runners.
-        certificates: by the names of :class:`components.runners.kubernetes.certificates.Certificates`.
-        side: the service, or its clients.
-        replica: the replica; clients know the first one alone.
+    ``certificates`` are by the names of :class:`components.runners.kubernetes.certificates.Certificates`. Clients know
+    the first replica alone.
     """
     return isolation.manifest(
         "v1",

@@ -74,12 +74,8 @@ def job(
 
     It runs :func:`isolation.once`. It requests the same devices as a runner. If the nodes lack a device of the profile,
     say because the EFA plugin leaves their instance type out, it finds no node and reports what runners would wait for.
-
-    Args:
-        config: the configuration of the runners.
-        validation: its command replaces the image's own checks.
-        texts: the image's own checks, Python scripts by name, each of which runs the next one.
-        private: whether the image is pulled with the secret :data:`NAME`.
+    ``texts`` are the image's own checks, Python scripts by name, each of which runs the next one. A command of
+    ``validation`` replaces them. ``private`` says that the image is pulled with the secret :data:`NAME`.
     """
     of_pod, of_container = claims(config, NAME)
     container: Spec = {

@@ -216,10 +216,7 @@ def account(config: KubernetesRunnersConfig, name: str, namespace: str) -> Manif
 def network_policies(config: KubernetesRunnersConfig, ports: Iterable[int], namespace: str) -> list[Manifest]:
     """Return the policies of runners or jobs: no ingress; egress to DNS, and to the web but the cloud's node services.
 
-    Args:
-        config: the configuration of the runners.
-        ports: ports of the registry and the mirrors, in addition to the web's.
-        namespace: that of the pods.
+    ``ports`` are those of the registry and the mirrors, in addition to the web's. ``namespace`` is that of the pods.
     """
     spec = egress(labels(config), outward(ports))
     return [

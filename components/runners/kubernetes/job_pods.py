@@ -165,11 +165,9 @@ def files(
 ) -> Manifest:
     """Return the ConfigMap with the hook and its templates, for :data:`components.runners.kubernetes.pod.JOBS`.
 
-    Args:
-        config: the configuration of the runners.
-        service: a job's access to the build service, as for :func:`components.runners.kubernetes.pod.template`.
-        docker: the image of the Docker daemon. Default: as configured.
-        authority: the ConfigMap with the mirrors' certificate; empty without one.
+    ``service`` is a job's access to the build service, as for :func:`components.runners.kubernetes.pod.template`.
+    ``docker`` is the Docker daemon's image, by default as configured. ``authority`` is the ConfigMap with the mirrors'
+    certificate; empty without one.
     """
     job, warm = (template(config, service, docker) for _ in range(2))
     step = _template(config, {"resources": on_disk(config.disk)}, [], has_devices=False)

@@ -77,13 +77,9 @@ pod's readiness to the status of its object alone (controllers/actions.github.co
 
 
 def template(config: KubernetesRunnersConfig, runner: str, docker: str, service: Spec | None = None) -> Spec:
-    """Return the pod template of a runner scale set.
+    """Return the pod template of a runner scale set. ``runner`` and ``docker`` are images.
 
-    Args:
-        config: the configuration of the runners.
-        runner: the image of GitHub's runner.
-        docker: the image of the Docker daemon.
-        service: a job's access to the build service: ``env``, and the ``secret`` with its certificate.
+    ``service`` is a job's access to the build service: ``env``, and the ``secret`` with its certificate.
     """
     return {
         "metadata": {"labels": labels(config)},
@@ -234,13 +230,8 @@ def daemon(
     node to a privileged container that names them (nvidia-container-toolkit v1.19.1,
     internal/config/image/cuda_image.go:281).
 
-    Args:
-        config: the configuration of the runners.
-        image: that of the daemon.
-        group: the id of the group that may use its socket.
-        resources: what it requests and may use.
-        mounts: paths of volumes by their names, besides that of its layers.
-        started: a command that runs in it once it has started.
+    ``group`` is the id of the group that may use its socket. ``mounts`` are paths of volumes by their names, besides
+    that of its layers. ``started`` is a command that runs in it once it has started.
     """
     with_gpus = config.has_gpus_in_docker
     visible = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}] if with_gpus and not config.gpu_claim else []

@@ -117,13 +117,7 @@ class Process:
 
 
 class Loader:
-    """glibc's loader for one machine in an image.
-
-    Args:
-        contents: the image.
-        machine: what its programs run on.
-        level: the level of the processor, a key of ``CAPABILITIES``.
-    """
+    """glibc's loader for one machine in an image. ``level`` is that of the processor, a key of ``CAPABILITIES``."""
 
     def __init__(self, contents: Contents, machine: ElfMachine, level: str = DEFAULT_LEVEL) -> None:
         self._contents = contents
@@ -171,9 +165,7 @@ class Loader:
     def process(self, path: str, *, privileged: bool = False) -> Process:
         """Return the process that a file makes: a program, or a library that is opened alone.
 
-        Args:
-            path: of the file, relative to the image's root.
-            privileged: its user id or group id bit is set, and the environment does not count.
+        Where it is ``privileged``, its user id or group id bit is set, and the environment does not count.
         """
         program = Loaded(Place(f"/{path}", path, self._contents.binaries[path]), None)
         process = Process([program], () if privileged else self._environment)

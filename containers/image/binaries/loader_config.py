@@ -96,12 +96,7 @@ def preloaded_always(content: bytes) -> tuple[str, ...]:
 
 
 def configured(read: Callable[[str], bytes | None], paths: Iterable[str]) -> list[str]:
-    """Return the folders that ``ld.so.conf`` names, in its order.
-
-    Args:
-        read: returns the content of a file.
-        paths: those of all configuration files, for ``include``.
-    """
+    """Return the folders that ``ld.so.conf`` names, in its order; ``paths`` has all files that it may include."""
     known = sorted(paths)
     folders: list[str] = []
     pending, done = [CONFIGURATION], set[str]()

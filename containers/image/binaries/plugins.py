@@ -64,13 +64,7 @@ class _Name(NamedTuple):
 
 
 class Plugins:
-    """What the openers of an image find.
-
-    Args:
-        contents: the image.
-        loader: that of its programs.
-        files: paths of the ELF files that it loads.
-    """
+    """What the openers of an image find; ``files`` are paths of the ELF files that it loads."""
 
     def __init__(self, contents: Contents, loader: Loader, files: Iterable[str]) -> None:
         self._contents, self._loader = contents, loader

@@ -40,13 +40,7 @@ class RefusedFile(NamedTuple):
 
 
 class RefusedFiles:
-    """What a loader refuses of an image's files.
-
-    Args:
-        contents: the image.
-        loader: that of its programs.
-        page: bytes of a page of the host's kernel.
-    """
+    """What a loader refuses of an image's files; ``page`` is the bytes of a page of the host's kernel."""
 
     def __init__(self, contents: Contents, loader: Loader, page: int) -> None:
         self._contents, self._loader, self._page = contents, loader, page

@@ -96,13 +96,9 @@ _OWN: Final = {1, 2}
 class Dynamic:
     """The entries of a dynamic section, of which the last one of each tag counts, as in the loader.
 
-    Args:
-        memory: the file's.
-        file: its header, whose last PT_DYNAMIC counts.
-        start: the section's address, if not the one that PT_DYNAMIC states.
+    The last PT_DYNAMIC of the header ``file`` counts. ``start`` is the section's address, if not the one stated there.
 
-    Raises:
-        Unloadable: the section cannot be read.
+    Raises Unloadable: the section cannot be read.
     """
 
     def __init__(self, memory: Memory, file: ElfHeader, start: int | None = None) -> None:

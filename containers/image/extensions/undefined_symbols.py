@@ -45,11 +45,8 @@ class Undefined(NamedTuple):
 class UndefinedSymbols:
     """The undefined symbols of an image's files.
 
-    Args:
-        contents: the image.
-        scopes: the paths of each file's process, itself first.
-        opened: the libraries that Python must have opened before a file, by the file's path.
-        incomplete: the names of what a file's process misses otherwise, by the file's path.
+    By a file's path, ``scopes`` has the paths of its process, itself first, ``opened`` the libraries that Python must
+    have opened before it, and ``incomplete`` the names of what its process misses otherwise.
     """
 
     def __init__(

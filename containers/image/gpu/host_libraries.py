@@ -41,10 +41,7 @@ class Hiding(NamedTuple):
 class HostLibraries:
     """The libraries that the processes of an image get if only a host has the right one.
 
-    Args:
-        contents: the image.
-        loader: that of its programs.
-        is_host: returns whether only a host provides a library of a name.
+    ``is_host`` returns whether only a host provides a library of a name.
     """
 
     def __init__(self, contents: Contents, loader: Loader, is_host: Callable[[str], bool]) -> None:

@@ -46,13 +46,9 @@ class BuilderInstance:
         self._connect: Any = session.client("ec2-instance-connect", config=_CLIENT)
 
     def start(self, end: float) -> str:
-        """Start the machine unless it runs, wait until it does, and return its id.
+        """Start the machine unless it runs, wait until ``end`` by the monotonic clock, and return its id.
 
-        Args:
-            end: the deadline, by the monotonic clock.
-
-        Raises:
-            SlipwayError: AWS refuses, there is no such machine, or it does not run by the deadline.
+        Raises SlipwayError: AWS refuses, there is no such machine, or it does not run by then.
         """
         last = ""
         while True:

@@ -40,12 +40,7 @@ def cron_job(
 ) -> Manifest:
     """Return a CronJob in the controller's namespace, where no job runs; it has the account of its name.
 
-    Args:
-        config: the configuration of the runners.
-        name: its name.
-        image: the image of GitHub's runner.
-        variables: those of the program, the first of which has its text.
-        schedule: when it runs, as of cron.
+    ``image`` is that of GitHub's runner. The first of ``variables`` has the program's text.
     """
     text = next(iter(variables))
     run = f'for node in {_NODE} "$(command -v node)"; do [ -x "$node" ] && exec "$node" -e "${text}"; done; exit 1'

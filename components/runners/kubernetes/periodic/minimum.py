@@ -30,11 +30,8 @@ def minimum(config: KubernetesRunnersConfig, image: str) -> list[Manifest]:
 
     ARC has no schedule of its own, and does what ``minRunners`` of the object says. A round that is missed is made up
     for by the next one. The account may change this number of these scale sets alone: a role knows no fields, so that
-    their template of pods, in a namespace with GitHub's credentials, would be the account's, too.
-
-    Args:
-        config: the configuration of the runners.
-        image: that of GitHub's runner.
+    their template of pods, in a namespace with GitHub's credentials, would be the account's, too. ``image`` is that of
+    GitHub's runner.
     """
     sets = [own for own in config.all_sets if own.schedule]
     if not sets:
