@@ -42,9 +42,14 @@ def _unpacked(archive: Path) -> Path:
 
 def debian_image(folder: Path, *packages: str) -> DebianImage:
     """Return Debian with further packages installed."""
-    image, container = Image(unique("files")), unique("files").replace("/", "-").replace(":", "-")
     install = _INSTALL.format(packages=" ".join(packages)) if packages else ""
-    docker("build", "--tag", image.tag, "-", text=f"FROM {base_image()}\n{install}\n")
+    return files_of(folder, f"FROM {base_image()}\n{install}\n")
+
+
+def files_of(folder: Path, dockerfile: str) -> DebianImage:
+    """Return the image of a Dockerfile without a context."""
+    image, container = Image(unique("files")), unique("files").replace("/", "-").replace(":", "-")
+    docker("build", "--tag", image.tag, "-", text=dockerfile)
     docker("create", f"--name={container}", image.tag, "true")
     try:
         docker("export", f"--output={folder / 'files.tar'}", container)
