@@ -122,12 +122,6 @@ def test_layer_without_wheels_has_its_name_alone(large: Image) -> None:
     assert alone == {"cuda-3", "cudnn-2", "cudnn", "comm", "triton-2"}
 
 
-def test_constraints_apply_to_undeclared_requirements(built: Built) -> None:
-    """torchvision and other wheels ask for NumPy and setuptools, whatever torch was compiled with."""
-    packages = built(CONSTRAINTS="numpy<2 setuptools<82").layers()[-1].packages()
-    assert {"setuptools-81.0"} == {name for name in packages if name.startswith("setuptools")}
-
-
 def test_second_build_takes_all_from_cache(built: Built) -> None:
     assert built().id() == built(target="installed").id()  # the default, said: another build
 
@@ -137,18 +131,20 @@ def test_patch_release_of_torch_changes_its_layer_alone(built: Built) -> None:
     assert {name for name in COMPONENTS if before[name] != after[name]} == {"torch"}
 
 
-def test_new_torchaudio_reuses_all_layers_below(built: Built) -> None:
-    before, after = built(), built(TORCHAUDIO_VERSION="2.1.1")
-    assert before.diff_ids()[:-1] == after.diff_ids()[:-1]
-    assert before.diff_ids()[-1] != after.diff_ids()[-1]
+def test_what_nothing_pins_changes_last_layer_alone(built: Built, index: Index) -> None:
+    """A new torchaudio, a new release of what torch asks for without a version, and constraints.
 
-
-def test_new_release_of_unpinned_package_changes_last_layer(built: Built, index: Index) -> None:
+    torchvision and other wheels ask for NumPy and setuptools, whatever torch was compiled with: constraints hold for them.
+    """
     before = built()
     wheel(index.folder, "nvidia-nvjitlink", "13.6")
-    after = built(TORCH_INDEX_URL=index.url)
+    constraints = "numpy<2 setuptools<82"
+    after = built(TORCHAUDIO_VERSION="2.1.1", CONSTRAINTS=constraints, TORCH_INDEX_URL=index.url)
     assert before.diff_ids()[:-1] == after.diff_ids()[:-1]
-    assert "nvidia_nvjitlink-13.6" in after.layers()[-1].packages()
+    packages = {*after.layers()[-1].packages()}
+    changed = packages - {*before.layers()[-1].packages()}
+    assert changed == {"nvidia_nvjitlink-13.6", "setuptools-81.0", "torchaudio-2.1.1"}
+    assert "setuptools-84.0" not in packages
 
 
 def test_new_library_below_torch_keeps_layers_above(built: Built, index: Index) -> None:
