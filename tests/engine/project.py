@@ -114,7 +114,7 @@ class Project:
 
     def copy(self, root: Path) -> Project:
         """Return a copy in its present state, in another folder; its images have the same names."""
-        shutil.copytree(self.root, root, symlinks=True)
+        shutil.copytree(self.root, root, symlinks=True, copy_function=program_copy.copy_file)
         other = copy(self)
         other.root, other.environment = root, {**self.environment, "PULUMI_BACKEND_URL": root.as_uri()}
         return other

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from stacks.config.stack_file import ROOT
+
+
+def copy_file(source: str, target: str) -> str:
+    """Copy a file; a compiled module is linked, where it can be. Python writes another in its place, and never into it."""
+    if source.endswith(".pyc"):
+        Path(target).unlink(missing_ok=True)
+        with suppress(OSError):  # another file system, or a file of another user
+            os.link(source, target)
+            return target
+    return shutil.copy2(source, target)
 
 
 def copy_folders(to: Path, *names: str, without: Iterable[str] = ()) -> None:
@@ -16,7 +28,8 @@ def copy_folders(to: Path, *names: str, without: Iterable[str] = ()) -> None:
     A module that another test compiles meanwhile is first a file ``*.pyc.<number>``, which may be gone when it is copied.
     """
     for name in names:
-        shutil.copytree(ROOT / name, to / name, ignore=shutil.ignore_patterns("*.pyc.*", *without), dirs_exist_ok=True)
+        ignored = shutil.ignore_patterns("*.pyc.*", *without)
+        shutil.copytree(ROOT / name, to / name, ignore=ignored, copy_function=copy_file, dirs_exist_ok=True)
 
 
 def write(folder: Path) -> None:
