@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 
 from tests.helpers.every import every
@@ -30,5 +33,37 @@ def test_every_without_a_value_fails() -> None:
 
 
 @every("value", [1, 2])
-def test_every_leaves_other_parameters_to_fixtures(value: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@every("other", [3, 4])
+def test_every_gives_each_run_fixtures_of_its_own(
+    value: int, other: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "HERE" not in os.environ
     monkeypatch.setenv("HERE", str(value))
+    assert not [*tmp_path.iterdir()]
+    (tmp_path / "file").write_text("")
+    assert capsys.readouterr().out == ""
+    print(value, other)
+
+
+def test_every_lists_values_that_nothing_is_raised_for() -> None:
+    @every("value", ["1", "x", "2"])
+    def here(value: str) -> None:
+        with pytest.raises(ValueError, match="x"):
+            int(value)
+
+    with pytest.raises(AssertionError) as caught:
+        here()
+    assert [line.partition("}")[0] for line in str(caught.value).splitlines()] == ["2 of 3:", "{'value': '1'", "{'value': '2'"]
+
+
+def test_every_ends_where_pytest_ends_a_test() -> None:
+    tried = []
+
+    @every("value", [1, 2])
+    def here(value: int) -> None:
+        tried.append(value)
+        pytest.fail("hangs: not done within 3 s")
+
+    with pytest.raises(pytest.fail.Exception, match="hangs"):
+        here()
+    assert tried == [1]
