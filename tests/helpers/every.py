@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 
-def every(names: str, values: Iterable[Any] | Callable[[], Iterable[Any]]) -> Callable[[Callable[..., None]], Any]:
+def every(
+    names: str, values: Iterable[Any] | Callable[[], Iterable[Any]], labels: Iterable[str] = ()
+) -> Callable[[Callable[..., None]], Any]:
     """Have a test run with each of some values, as one case.
 
     Each run has a `tmp_path` of its own, a `monkeypatch` that is taken back after it, and a `capsys` that is empty; another
@@ -21,6 +23,7 @@ def every(names: str, values: Iterable[Any] | Callable[[], Iterable[Any]]) -> Ca
     Args:
         names: the test's parameters for a value, separated by commas.
         values: a value for each run, or a tuple of them where there are several names.
+        labels: what a failure calls each value, where its text says little, as that of a function.
     """
     given = [name.strip() for name in names.split(",")]
 
@@ -30,18 +33,19 @@ def every(names: str, values: Iterable[Any] | Callable[[], Iterable[Any]]) -> Ca
             rows = list(values() if callable(values) else values)
             assert rows, f"no value for {names}"
             mistakes: list[str] = []
+            called = dict(enumerate(labels))
             for place, row in enumerate(rows):
                 arguments = dict(zip(given, row if len(given) > 1 else (row,), strict=True))
                 try:
                     with _fresh(fixtures, str(place)) as own:
                         test(**own, **arguments)
                 except Exception as error:
-                    mistakes.append(f"{arguments}: {type(error).__name__}: {error}")
+                    mistakes.append(f"{called.get(place, arguments)}: {type(error).__name__}: {error}")
                 except BaseException as error:
                     if not str(error).startswith("DID NOT RAISE"):  # a test that pytest ends
-                        error.add_note(f"with {arguments}")
+                        error.add_note(f"with {called.get(place, arguments)}")
                         raise
-                    mistakes.append(f"{arguments}: {error}")
+                    mistakes.append(f"{called.get(place, arguments)}: {error}")
             assert not mistakes, "\n".join([f"{len(mistakes)} of {len(rows)}:", *mistakes])
 
         whole = inspect.signature(test)

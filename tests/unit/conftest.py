@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.helpers import own_history, own_world
+from tests.helpers import contents, own_history, own_world
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -19,4 +19,11 @@ def _no_network() -> Iterator[None]:
 def _no_search_of_this_history() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         own_history.leave_search(patch)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _one_reading_of_this_checkout() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        contents.share(patch)
         yield

@@ -26,6 +26,7 @@ from bench.torch_images import known_releases, patch_pair
 from cli.diff import stack_diff
 from containers.errors import SlipwayError
 from tests.fakes.registry import serve, skip_retry_waits
+from tests.helpers.every import every
 
 AT_MOST = Target("<=", 1.15)
 
@@ -35,8 +36,8 @@ def test_ratio_is_of_medians() -> None:
     assert row.ratio == pytest.approx(1.2)
 
 
-@pytest.mark.parametrize(
-    ("target", "ratio", "reached"),
+@every(
+    "target, ratio, reached",
     [
         (AT_MOST, 1.15, True),
         (AT_MOST, 1.1501, False),
@@ -48,8 +49,8 @@ def test_target_reached_compares_unrounded_ratio(target: Target, ratio: float, r
     assert target.reached(ratio) is reached
 
 
-@pytest.mark.parametrize(
-    ("value", "unit", "text"),
+@every(
+    "value, unit, text",
     [
         (1.234, "s", "1.23 s"),
         (1.234, "x", "1.23 x"),
@@ -243,7 +244,7 @@ def test_uploads_are_the_completed_blobs_of_the_log() -> None:
     assert uploaded(ACCESS_LOG) == [HASH, HASH]
 
 
-@pytest.mark.parametrize(("each", "number"), [(0.5, 120), (7.0, 9), (200.0, 1)])
+@every("each, number", [(0.5, 120), (7.0, 9), (200.0, 1)])
 def test_rounds_of_work_fill_the_seconds(each: float, number: int) -> None:
     assert number_of_rounds(60, each) == number
 
@@ -258,13 +259,12 @@ def test_working_images_name_rounds_by_architecture(tmp_path: Path) -> None:
     assert len({*seeds, (first / "seed.txt").read_text(), (second / "seed.txt").read_text()}) == 4
 
 
-@pytest.mark.parametrize(
-    ("files", "group", "members", "parent"),
+@every(
+    "files, group, members, parent",
     [
         ({"cpuset/cpuset.mems": "0\n", "memory/tasks": ""}, "cpuset/x", "cpuset/x", "/x"),
         ({"cgroup.subtree_control": "memory\n"}, "x", "x/engine", "/x/builds"),
     ],
-    ids=["version 1", "version 2"],
 )
 def test_cpuset_has_one_core_and_is_removed(
     tmp_path: Path, files: dict[str, str], group: str, members: str, parent: str

@@ -7,13 +7,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from stacks import flavors
 from stacks.checks.collisions import StackImages, collisions, shared_repositories
 from stacks.config.stack_file import stack_file
 from stacks.spec import Packages, parents_first
 from tests.helpers.contents import checkout_fingerprints
+from tests.helpers.every import every
 from tests.helpers.program_copy import copy_folders
 
 
@@ -31,8 +30,8 @@ def test_stacks_of_different_repositories_do_not_collide() -> None:
     assert collisions([built("a"), built("b", repository="r.example/other", archList="9.0")]) == []
 
 
-@pytest.mark.parametrize(
-    ("values", "line"),
+@every(
+    "values, line",
     [
         (
             {"archList": "9.0+PTX"},
@@ -72,8 +71,8 @@ def test_collision_of_tags_is_resolved_by_a_suffix(values: dict[str, Any], line:
     assert collisions([built("a"), built("b", **values, tagSuffix="other")]) == []
 
 
-@pytest.mark.parametrize(
-    ("change", "line"),
+@every(
+    "change, line",
     [
         ({"environment": {"A": "b"}}, "torch environment.A (none and 'b')"),
         ({"context": "images/b"}, "torch dockerfile ('dockerfiles/torch/Dockerfile' and 'images/b/torch/Dockerfile')"),
@@ -87,9 +86,7 @@ def test_collision_is_of_all_that_an_image_is_made_of(change: dict[str, Any], li
     assert line in reported
 
 
-@pytest.mark.parametrize(
-    ("one", "other"), [("r.example/ml", "R.Example:443/ml"), ("docker.io/a", "registry-1.docker.io/a")]
-)
+@every("one, other", [("r.example/ml", "R.Example:443/ml"), ("docker.io/a", "registry-1.docker.io/a")])
 def test_other_name_of_a_registry_is_the_same_registry(one: str, other: str) -> None:
     assert collisions([built("a", repository=one), built("b", repository=other, archList="9.0")])
 

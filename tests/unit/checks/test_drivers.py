@@ -13,6 +13,7 @@ from stacks.plan import specs
 from stacks.versions.cuda_toolkit import DRIVER_LABEL, cuda_versions, line_driver, older_branches
 from stacks.versions.nodes import node, node_names
 from stacks.versions.tables import table
+from tests.helpers.every import every
 
 GITHUB = {"url": "https://github.com/acme", "secret": "github"}
 
@@ -27,8 +28,8 @@ def refusal(stack: dict[str, Any], **runners: Any) -> str:
     return ""
 
 
-@pytest.mark.parametrize(
-    ("stack", "driver", "needed"),
+@every(
+    "stack, driver, needed",
     [
         ({"flavor": "local"}, "580", ""),
         ({"flavor": "local"}, "595.45.04", ""),
@@ -70,7 +71,7 @@ def test_driver_of_runners_is_that_of_key_label_or_profile() -> None:
     assert refusal({"flavor": "local"}, nodeSelector=label, gpus=0) == ""
 
 
-@pytest.mark.parametrize("driver", ["latest", "58", "v580", "580.159.04.1", "580.", ""])
+@every("driver", ["latest", "58", "v580", "580.159.04.1", "580.", ""])
 def test_driver_of_runners_that_is_none_is_refused(driver: str) -> None:
     expected = f"slipway:runners.driver: '{driver}': expected a driver of NVIDIA's such as 570.172.08, or 570"
     assert expected in refusal({"flavor": "local"}, driver=driver)
@@ -104,8 +105,8 @@ def test_older_branches_are_before_the_driver_of_their_line() -> None:
         assert branches[-1] <= order(own)[0], release_line
 
 
-@pytest.mark.parametrize(
-    ("stack", "image", "least"),
+@every(
+    "stack, image, least",
     [
         ({"flavor": "local"}, "torch", "580"),
         ({"flavor": "local", "torch": {"version": "2.6.0"}}, "torch", "525.60.13"),

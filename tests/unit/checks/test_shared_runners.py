@@ -9,6 +9,7 @@ import pytest
 from cli import stack_checks
 from stacks import flavors
 from stacks.checks.collisions import shared_runners
+from tests.helpers.every import every
 from tests.unit.runners.test_ec2 import OLD
 from tests.unit.runners.test_ec2 import RUNNERS as EC2
 
@@ -37,7 +38,7 @@ def test_two_stacks_in_one_namespace_of_one_cluster_are_refused() -> None:
     assert "both create the namespace slipway-runners in the cluster of the context 'prod'" in line
 
 
-@pytest.mark.parametrize("contexts", [({}, {}), ({"context": "prod"}, {}), ({}, {"context": "prod"})])
+@every("contexts", [({}, {}), ({"context": "prod"}, {}), ({}, {"context": "prod"})])
 def test_two_stacks_with_a_namespace_in_no_known_cluster_clash(contexts: tuple[dict[str, str], dict[str, str]]) -> None:
     """Without a context a stack is in the current one: the second update took over the first one's objects."""
     first, second = {**CLUSTER, **contexts[0]}, at(CLUSTER, "https://github.com/other", **contexts[1])
@@ -47,7 +48,7 @@ def test_two_stacks_with_a_namespace_in_no_known_cluster_clash(contexts: tuple[d
     assert conflicts({**first, "kubeconfig": "a"}, {**second, "kubeconfig": "b"}) == []
 
 
-@pytest.mark.parametrize(
+@every(
     "other",
     [
         {**CLUSTER, "namespace": "others"},
@@ -60,7 +61,7 @@ def test_two_stacks_with_a_scale_set_each_are_right(other: dict[str, Any]) -> No
     assert conflicts({**CLUSTER, "context": "a"}, other) == []
 
 
-@pytest.mark.parametrize("url", [EC2["github"]["url"], "https://github.com/ACME/images"])
+@every("url", [EC2["github"]["url"], "https://github.com/ACME/images"])
 def test_two_stacks_that_serve_one_job_are_refused(url: str) -> None:
     (line,) = conflicts(EC2, at(EC2, url, labels=["GPU"]))
     assert line == (

@@ -12,6 +12,7 @@ from ci import published_branch, repository
 from ci.verbs import affected
 from stacks import graph, plan
 from stacks.spec import Elsewhere
+from tests.helpers.every import every
 
 REGISTRY = {"kind": "generic", "repository": "r.example/ml"}
 
@@ -40,7 +41,7 @@ def to_publish(
     return dict(affected._to_publish({}, "b" * 40, reasons)), reasons
 
 
-@pytest.mark.parametrize("elsewhere", [0, -1], ids=["first", "last"])
+@every("elsewhere", [0, -1])
 def test_stack_with_one_image_elsewhere_is_published_anew(elsewhere: int, monkeypatch: pytest.MonkeyPatch) -> None:
     outputs = {name: {"ref": f"r.example/ml/{name}@sha256:0"} for name in NAMES}
     outputs[NAMES[elsewhere]]["ref"] = f"other.example/x/{NAMES[elsewhere]}@sha256:0"

@@ -31,6 +31,7 @@ from stacks.tags import Revision
 from tests.fakes import google
 from tests.fakes.github.rest_api import GitHub, serve
 from tests.fakes.loopback import serving
+from tests.helpers.every import every
 from tests.helpers.sample_repository import Checkout
 
 OF = {
@@ -193,8 +194,8 @@ def test_selected_platform_leaves_out_the_other_and_indexes(both: plan.Plan) -> 
     assert {*names[BOTH[0]], *names[BOTH[1]]} == {image.spec.name for image in both.images}
 
 
-@pytest.mark.parametrize(
-    ("image", "platform", "line"),
+@every(
+    "image, platform, line",
     [
         ("torhc", "", "stack nccl-cu132 builds no image 'torhc' (did you mean 'torch'?); it builds: "),
         ("", "linux/arm/v7", "stack nccl-cu132 is not for linux/arm/v7; it is for linux/amd64 and linux/arm64"),
@@ -235,8 +236,8 @@ def test_unpublished_config_has_no_secret_and_no_push() -> None:
     assert yaml.safe_load(pulumi_stack.unpublished(text))["config"]["slipway:publish"] is False
 
 
-@pytest.mark.parametrize(
-    ("key", "value"),
+@every(
+    "key, value",
     [
         ("runners", "{kind: kubernetes, github: {url: https://github.com/acme, token: {secure: v1:x}}}"),
         ("buildOn", "{kind: ec2, subnets: [subnet-1]}"),
@@ -384,7 +385,7 @@ def reports(folder: Path, **texts: str) -> list[Path]:
     return sorted(folder.glob("*.txt"))
 
 
-@pytest.mark.parametrize(
+@every(
     "text",
     [
         "```\n</details> @everyone ![x](https://x.example)\n```",
@@ -810,7 +811,7 @@ def test_lock_date_of_open_pull_is_kept(
 # Machines
 
 
-@pytest.mark.parametrize("where", ["github-hosted", "self-hosted"])
+@every("where", ["github-hosted", "self-hosted"])
 def test_make_room_removes_tools_on_hosted_runners_only(
     where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -825,7 +826,7 @@ def test_make_room_removes_tools_on_hosted_runners_only(
     assert tools[0].exists() == (where == "self-hosted")
 
 
-@pytest.mark.parametrize("verb", ["comment", "record", "published", "propose"])
+@every("verb", ["comment", "record", "published", "propose"])
 def test_verb_imports_without_packages(verb: str) -> None:
     """Those that workflows run with the machine's own ``python3``; ``-S`` leaves out all that is installed."""
     subprocess.run(
@@ -846,8 +847,8 @@ def test_publish_without_backend_variable_is_one_line(
     assert len(error.splitlines()) == 1
 
 
-@pytest.mark.parametrize(
-    ("words", "line"),
+@every(
+    "words, line",
     [
         (["publish", "lokal"], "there is no stack 'lokal' (did you mean 'local'?)"),
         (

@@ -20,6 +20,7 @@ from containers.image.registry_image import Layer
 from stacks import flavors, plan
 from stacks.identity.history import BRANCH_VARIABLE
 from tests.fakes.pulumi_mocks import planned
+from tests.helpers.every import every
 
 STATUS = 7
 
@@ -155,7 +156,7 @@ def test_report_says_what_a_node_must_pull(tmp_path: Path, monkeypatch: pytest.M
     assert "as published 1 layer, 750 MB, 6.0 s at 1 Gbit/s" in line
 
 
-@pytest.mark.parametrize(("published", "differing"), [(None, ["torch"]), ({"outputs": {}}, [])])
+@every("published, differing", [(None, ["torch"]), ({"outputs": {}}, [])])
 def test_comparison_of_nothing_with_nothing_is_empty(published: Any, differing: list[str]) -> None:
     assert preview.comparison("t", published, differing) == ""
 

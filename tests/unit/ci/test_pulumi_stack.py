@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from ci.pulumi_stack import Stack
+from tests.helpers.every import every
 from toolchain.checkout import Checkout
 
 
@@ -34,8 +35,8 @@ def test_preview_that_fails_returns_its_status_and_output(tmp_path: Path, monkey
     assert output.endswith("refused\n")
 
 
-@pytest.mark.parametrize(
-    ("updates", "commit"),
+@every(
+    "updates, commit",
     [
         ([], None),
         ([{"kind": "update", "environment": {"git.head": "c1"}}], "c1"),

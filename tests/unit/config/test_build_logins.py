@@ -135,9 +135,7 @@ def test_login_of_host_without_mirror_is_a_warning() -> None:
     assert [line for line in config(logins).warnings if "other.test" in line and HOST not in line]
 
 
-@pytest.mark.parametrize(
-    "value", ["two words", "new\nmachine x login y password z", 'qu"ote', "#comment", "ü", "back\\slash"]
-)
+@every("value", ["two words", "new\nmachine x login y password z", 'qu"ote', "#comment", "ü", "back\\slash"])
 def test_password_that_netrc_has_not_is_refused(value: str) -> None:
     with pytest.raises(SlipwayError) as caught:
         passwords({HOST: BuildLoginConfig(username="u", password=value)})

@@ -8,6 +8,7 @@ import pytest
 
 from containers.errors import SlipwayError
 from stacks import placement, plan, tags
+from tests.helpers.every import every
 
 ZSTD = {"kind": "zstd", "level": 5}
 
@@ -16,8 +17,8 @@ def planned(**keys: Any) -> plan.Plan:
     return plan.make("local", {"flavor": "local", **keys}, search=False)
 
 
-@pytest.mark.parametrize(
-    ("value", "message"),
+@every(
+    "value, message",
     [
         ({"kind": "lz4"}, r"slipway:compression\.kind: 'lz4': expected one of gzip, zstd"),
         ({"kind": "gzip", "level": 3}, r"slipway:compression: unknown key 'level'"),
@@ -57,7 +58,7 @@ def test_products_and_unpushed_images_keep_gzip() -> None:
     assert {placed.level for placed in placement.place(unpushed).images} == {None}
 
 
-@pytest.mark.parametrize(("image", "old"), [("docker:20.10.24-dind", True), ("docker:28.5.2-dind", False)])
+@every("image, old", [("docker:20.10.24-dind", True), ("docker:28.5.2-dind", False)])
 def test_old_engine_of_runners_is_refused(image: str, old: bool) -> None:
     github = {"url": "https://github.com/acme", "secret": "github"}
     runners = {"kind": "kubernetes", "dockerImage": image, "github": github, "nodeSelector": {"pool": "runners"}}

@@ -150,15 +150,15 @@ def test_switches_with_default_are_all_listed() -> None:
         assert set(switches(flavors.flavor(flavor).Config)) == set(keys)
 
 
-@pytest.mark.parametrize("key", ["torch.audio", "torch.text", "magma"])
+@every("key", ["torch.audio", "torch.text", "magma"])
 def test_switch_with_derived_default_may_be_null(key: str) -> None:
     outer, _, inner = key.partition(".")
     planned = flavors.load({"flavor": "universal", outer: {inner: None} if inner else None}, "stack x")
     assert planned == flavors.load({"flavor": "universal"}, "stack x")
 
 
-@pytest.mark.parametrize(
-    ("flavor", "values", "line"),
+@every(
+    "flavor, values, line",
     [
         ("efa", {"efa": {1: 2}}, "slipway:efa: the key '1' is not text: quote it"),
         ("efa", {"nccl": {1: 2}}, "slipway:nccl: the key '1' is not text: quote it"),
@@ -232,7 +232,7 @@ def test_ghcr_in_job_takes_its_credentials(monkeypatch: pytest.MonkeyPatch) -> N
     assert registry.password.get_secret_value() == "t0ken"
 
 
-@pytest.mark.parametrize("there", ["GITHUB_ACTOR", "GITHUB_TOKEN"])
+@every("there", ["GITHUB_ACTOR", "GITHUB_TOKEN"])
 def test_ghcr_with_half_of_job_credentials_has_none(monkeypatch: pytest.MonkeyPatch, there: str) -> None:
     """A fork's job has an actor and no token; a developer's shell may have a token and no actor."""
     monkeypatch.setenv(there, "x")
@@ -240,9 +240,7 @@ def test_ghcr_with_half_of_job_credentials_has_none(monkeypatch: pytest.MonkeyPa
     assert (registry.username, registry.password) == (None, None)
 
 
-@pytest.mark.parametrize(
-    "url", ["https://user:hunt/er2@host/simple", "https://user:hunt er2@h", "https://u:hunt@er2@h"]
-)
+@every("url", ["https://user:hunt/er2@host/simple", "https://user:hunt er2@h", "https://u:hunt@er2@h"])
 def test_address_with_any_credential_is_refused_and_hidden(url: str) -> None:
     message = refusal(mirrors={"pythonIndex": url})
     assert "must not carry user:password@" in message
@@ -270,8 +268,8 @@ def test_from_pulumi_values_equal_the_file() -> None:
         from_pulumi({"slipway:torch": "{oops"})
 
 
-@pytest.mark.parametrize(
-    ("reference", "full"),
+@every(
+    "reference, full",
     [
         ("debian:x", "docker.io/library/debian:x"),
         ("nvidia/cuda:x", "docker.io/nvidia/cuda:x"),
@@ -283,8 +281,8 @@ def test_reference_is_parsed_as_docker_does(reference: str, full: str) -> None:
     assert str(Reference.of(reference).in_full) == full
 
 
-@pytest.mark.parametrize(
-    ("reference", "normal"),
+@every(
+    "reference, normal",
     [
         ("debian", "docker.io/library/debian"),
         ("index.docker.io/debian:x", "docker.io/library/debian:x"),
@@ -341,14 +339,14 @@ def test_mirror_that_states_digests_has_these_tags_alone() -> None:
     assert mirrors.image("debian:13") == "debian:13"
 
 
-@pytest.mark.parametrize("entry", [{"m.example/debian": "sha256:" + "a" * 64}, {"m.example/debian:12": "sha256:a"}])
+@every("entry", [{"m.example/debian": "sha256:" + "a" * 64}, {"m.example/debian:12": "sha256:a"}])
 def test_image_digest_of_another_form_is_refused(entry: dict[str, str]) -> None:
     with pytest.raises(ValueError, match="imageDigests"):
         MirrorsConfig.model_validate({"imageDigests": entry})
 
 
-@pytest.mark.parametrize(
-    ("engine", "said"),
+@every(
+    "engine, said",
     [("tcp://10.0.0.1:2375", True), ("tcp://127.0.0.1:2375", False), ("ssh://builder", False), ("unix:///d", False)],
 )
 def test_engine_in_clear_is_warned_of(engine: str, said: bool) -> None:

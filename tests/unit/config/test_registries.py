@@ -74,8 +74,8 @@ def test_kind_has_its_component_and_its_row_on_the_page() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("host", "account", "region"),
+@every(
+    "host, account, region",
     [
         (HOST, "123456789012", "eu-west-1"),
         ("123456789012.dkr.ecr.cn-north-1.amazonaws.com.cn", "123456789012", "cn-north-1"),
@@ -205,7 +205,7 @@ def test_registry_mistake_fails_with_one_line_that_names_it(registry: dict[str, 
     assert "\n" not in message
 
 
-@pytest.mark.parametrize(
+@every(
     "host",
     ["acme1.azurecr.io", "acme1-a1b2c3d4.azurecr.io", "acme1.westeurope.geo.azurecr.io", "acme1.azurecr.cn"],
 )
@@ -213,8 +213,8 @@ def test_acr_host_has_several_forms(host: str) -> None:
     assert load({"kind": "acr", "repository": f"{host}/x"}).registry.repository == f"{host}/x"
 
 
-@pytest.mark.parametrize(
-    ("repository", "place"),
+@every(
+    "repository, place",
     [
         ("europe-docker.pkg.dev/acme-ml/images", ("europe", "acme-ml", "images")),
         ("us-central1-docker.pkg.dev/acme-ml/images/team/x", ("us-central1", "acme-ml", "images")),
@@ -236,7 +236,7 @@ def test_acr_login_comes_from_azure_variables(monkeypatch: pytest.MonkeyPatch) -
     assert "hunter2" not in repr(config) + config.model_dump_json()
 
 
-@pytest.mark.parametrize("kind", sorted(PASSWORDS))
+@every("kind", sorted(PASSWORDS))
 def test_credentials_of_two_sources_are_not_combined(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model = KINDS[kind]
     assert issubclass(model, GenericRegistryConfig)
@@ -251,14 +251,14 @@ def test_credentials_of_two_sources_are_not_combined(kind: str, monkeypatch: pyt
     stack_login.check(load({**registry, "username": "token"}).registry)
 
 
-@pytest.mark.parametrize("kind", sorted(PASSWORDS))
+@every("kind", sorted(PASSWORDS))
 def test_half_a_credential_without_publish_is_accepted(kind: str) -> None:
     registry = {"kind": kind, "repository": PASSWORDS[kind], "username": "u"}
     assert "'password' is missing" in refusal(registry)
     assert not load(registry, publish=False).publish
 
 
-@pytest.mark.parametrize("kind", ["acr", "ghcr"])
+@every("kind", ["acr", "ghcr"])
 def test_publish_without_login_is_refused(kind: str) -> None:
     registry = load({"kind": kind, "repository": PASSWORDS[kind]}).registry
     host = PASSWORDS[kind].partition("/")[0]
@@ -282,7 +282,7 @@ def test_docker_login_of_registry_is_used(monkeypatch: pytest.MonkeyPatch, tmp_p
     )
 
 
-@pytest.mark.parametrize("registry", [{"kind": "local"}, ECR, {"kind": "generic", "repository": PASSWORDS["generic"]}])
+@every("registry", [{"kind": "local"}, ECR, {"kind": "generic", "repository": PASSWORDS["generic"]}])
 def test_registry_without_login_needs_none_before_push(registry: dict[str, Any]) -> None:
     stack_login.check(load(registry).registry)
     assert stack_login.configured(load(registry).registry) is None

@@ -48,16 +48,12 @@ def test_value_changed_by_yaml_is_refused_and_named(value: str) -> None:
     assert "\n" not in message
 
 
-@pytest.mark.parametrize(
-    "value", ["2.0.1", "12.1", "20.04", "1000", "0", "-3", "2.18.3-1", "38a1269", "v1.9.1", "true"]
-)
+@every("value", ["2.0.1", "12.1", "20.04", "1000", "0", "-3", "2.18.3-1", "38a1269", "v1.9.1", "true"])
 def test_value_kept_by_yaml_is_read_as_written(value: str) -> None:
     assert parse(config(f"key: {value}"), "f") == {"key": value}
 
 
-@pytest.mark.parametrize(
-    "value", ["3.10", "0123456", "2024-01-31", "a b", "ü", "x: y", 'q"q', "$(id); `id`", "two\nlines"]
-)
+@every("value", ["3.10", "0123456", "2024-01-31", "a b", "ü", "x: y", 'q"q', "$(id); `id`", "two\nlines"])
 def test_value_in_quotes_is_read_as_written(value: str) -> None:
     assert parse(config(f"key: {json.dumps(value)}"), "f") == {"key": value}
 
@@ -128,8 +124,8 @@ def test_stack_files_all_load() -> None:
     assert (ROOT / "Pulumi.yaml").is_file()
 
 
-@pytest.mark.parametrize(
-    ("content", "fragment"),
+@every(
+    "content, fragment",
     [
         (b"config:\n  slipway:flavor: \xff\n", "stacks/Pulumi.x.yaml: byte 27 is not UTF-8: save the file as UTF-8"),
         (
@@ -158,8 +154,8 @@ def test_stack_names_leave_out_folders(tmp_path: Path) -> None:
     assert stack_names(tmp_path) == []
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
+@every(
+    "name, value",
     [
         ("a b", "'a b', of 3 characters"),
         ("", "'', of 0 characters"),

@@ -14,6 +14,7 @@ import pytest
 from cli.main import main
 from containers.dockerfile.build_key import build_key
 from stacks.config.stack_file import ROOT
+from tests.helpers.every import every
 
 DOCKERFILE = """\
 # syntax=docker/dockerfile:1
@@ -136,28 +137,34 @@ OUTSIDE: Mapping[str, Callable[[Path], object]] = {
 }
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def filled(tmp_path: Path) -> Path:
     for path, text in FILES.items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(text)
     return tmp_path
 
 
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return filled(tmp_path)
+
+
 def key(folder: Path, target: str | None = "app", **arguments: str) -> str:
     return build_key(folder / "Dockerfile", folder, target, arguments, "linux/amd64").key
 
 
-@pytest.mark.parametrize("edit", WITHIN.values(), ids=WITHIN)
-def test_key_after_edit_within_reach_is_another(edit: Callable[[Path], object], folder: Path) -> None:
+@every("edit", WITHIN.values(), WITHIN)
+def test_key_after_edit_within_reach_is_another(edit: Callable[[Path], object], tmp_path: Path) -> None:
+    folder = filled(tmp_path)
     (folder / "app/secret1").write_text("hidden\n")
     before = key(folder)
     edit(folder)
     assert key(folder) != before
 
 
-@pytest.mark.parametrize("edit", OUTSIDE.values(), ids=OUTSIDE)
-def test_key_after_edit_outside_reach_stays(edit: Callable[[Path], object], folder: Path) -> None:
+@every("edit", OUTSIDE.values(), OUTSIDE)
+def test_key_after_edit_outside_reach_stays(edit: Callable[[Path], object], tmp_path: Path) -> None:
+    folder = filled(tmp_path)
     before = key(folder)
     edit(folder)
     assert key(folder) == before
@@ -478,12 +485,13 @@ DIFFERENT = {
 }
 
 
-@pytest.mark.parametrize(
-    ("texts", "equal"),
+@every(
+    "texts, equal",
     [*((each, True) for each in EQUAL.values()), *((each, False) for each in DIFFERENT.values())],
-    ids=[*EQUAL, *DIFFERENT],
+    [*EQUAL, *DIFFERENT],
 )
-def test_key_follows_what_a_text_builds(texts: tuple[str, str], equal: bool, folder: Path) -> None:
+def test_key_follows_what_a_text_builds(texts: tuple[str, str], equal: bool, tmp_path: Path) -> None:
+    folder = filled(tmp_path)
     keys = []
     for text in texts:
         (folder / "Dockerfile").write_text(text)
@@ -499,8 +507,8 @@ def _relinked(path: str, target: str) -> Callable[[Path], None]:
     return relink
 
 
-@pytest.mark.parametrize(
-    ("edit", "moved"),
+@every(
+    "edit, moved",
     [
         (_relinked("now", "two"), False),
         (_relinked("now", "./one"), False),
@@ -513,7 +521,8 @@ def _relinked(path: str, target: str) -> Callable[[Path], None]:
         (lambda folder: (folder / "one").chmod(0o700), True),
     ],
 )
-def test_key_is_of_what_a_link_leads_to(edit: Callable[[Path], None], moved: bool, folder: Path) -> None:
+def test_key_is_of_what_a_link_leads_to(edit: Callable[[Path], None], moved: bool, tmp_path: Path) -> None:
+    folder = filled(tmp_path)
     for name, text in {"one": "1\n", "two": "1\n", "three": "3\n"}.items():
         written(f"{name}/x", text)(folder)
     (folder / "now").symlink_to("one")
@@ -549,8 +558,8 @@ def test_key_counts_folders_above_beside_another_copy(folder: Path) -> None:
     assert key(folder, None) != before
 
 
-@pytest.mark.parametrize(
-    ("path", "moved"),
+@every(
+    "path, moved",
     [
         ("app/**/*.txt", True),
         ("./app/**/words.txt", True),
@@ -559,15 +568,16 @@ def test_key_counts_folders_above_beside_another_copy(folder: Path) -> None:
         ("app/**/*.py", False),
     ],
 )
-def test_key_counts_what_a_deep_pattern_copies(path: str, moved: bool, folder: Path) -> None:
+def test_key_counts_what_a_deep_pattern_copies(path: str, moved: bool, tmp_path: Path) -> None:
+    folder = filled(tmp_path)
     (folder / "Dockerfile").write_text(f"FROM a\nCOPY --parents {path} /x/\n")
     before = key(folder, None)
     written("app/data/words.txt", "two\n")(folder)
     assert (key(folder, None) != before) is moved
 
 
-@pytest.mark.parametrize(
-    ("copy", "moved"),
+@every(
+    "copy, moved",
     [
         ("--exclude=*.txt app", True),
         ("--exclude=**/*.txt app", False),
@@ -580,7 +590,8 @@ def test_key_counts_what_a_deep_pattern_copies(path: str, moved: bool, folder: P
         ("--exclude=app/data --parents app", True),
     ],
 )
-def test_key_leaves_out_what_a_copy_excludes(copy: str, moved: bool, folder: Path) -> None:
+def test_key_leaves_out_what_a_copy_excludes(copy: str, moved: bool, tmp_path: Path) -> None:
+    folder = filled(tmp_path)
     (folder / "Dockerfile").write_text(f"FROM a\nCOPY {copy} /x/\n")
     before = key(folder, None)
     written("app/data/words.txt", "two\n")(folder)
@@ -591,8 +602,9 @@ def test_key_leaves_out_what_a_copy_excludes(copy: str, moved: bool, folder: Pat
     assert key(folder, None) != before
 
 
-@pytest.mark.parametrize("path", ["now/*.txt", "deep/now/d?ta/*", "./now/data/w*"])
-def test_key_counts_files_of_a_pattern_behind_a_link(path: str, folder: Path) -> None:
+@every("path", ["now/*.txt", "deep/now/d?ta/*", "./now/data/w*"])
+def test_key_counts_files_of_a_pattern_behind_a_link(path: str, tmp_path: Path) -> None:
+    folder = filled(tmp_path)
     written("app/words.txt")(folder)
     (folder / "now").symlink_to("app" if path == "now/*.txt" else "app/.")
     (folder / "deep").symlink_to(".")
@@ -654,8 +666,8 @@ def test_key_of_dockerfile_outside_context_is_known(
     assert capsys.readouterr().out != first
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
+@every(
+    "text, message",
     [
         ("FROM a\nCOPY gone /\n", "the context has no such file"),
         ("FROM a\nCOPY $X /\n", ":2: COPY: "),

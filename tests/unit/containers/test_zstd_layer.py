@@ -12,6 +12,7 @@ import pytest
 import zstandard
 
 from containers.image.layers import zstd_layer
+from tests.helpers.every import every
 
 PATTERN = random.Random(1)
 CONTENTS = {
@@ -36,8 +37,8 @@ def compressed(content: bytes, level: int, piece: int = 1 << 20) -> tuple[zstd_l
     return zstd_layer.compress(cast("IO[bytes]", Piecemeal(content, piece)), target, level), target.getvalue()
 
 
-@pytest.mark.parametrize("content", CONTENTS.values(), ids=CONTENTS)
-@pytest.mark.parametrize("level", [1, 3, 9])
+@every("content", CONTENTS.values(), CONTENTS)
+@every("level", [1, 3, 9])
 def test_bytes_are_equal_on_any_number_of_cores(content: bytes, level: int, monkeypatch: pytest.MonkeyPatch) -> None:
     first = compressed(content, level)
     for cores, piece in ((1, 1000), (2, 65536), (16, 999_983)):
@@ -55,7 +56,7 @@ def test_bytes_of_whole_jobs_are_equal_on_slow_cores(monkeypatch: pytest.MonkeyP
     assert blobs[0] == blobs[1]
 
 
-@pytest.mark.parametrize("content", CONTENTS.values(), ids=CONTENTS)
+@every("content", CONTENTS.values(), CONTENTS)
 def test_result_names_archive_and_blob(content: bytes) -> None:
     layer, blob = compressed(content, 3)
     assert layer.diff_id == f"sha256:{hashlib.sha256(content).hexdigest()}"
@@ -64,7 +65,7 @@ def test_result_names_archive_and_blob(content: bytes) -> None:
     assert zstandard.ZstdDecompressor().decompressobj().decompress(blob) == content
 
 
-@pytest.mark.parametrize("level", [1, 4, 19])
+@every("level", [1, 4, 19])
 def test_each_level_has_a_window_of_8_mb(level: int) -> None:
     """A decoder may refuse a larger window (RFC 8878)."""
     _, blob = compressed(bytes(9 << 20), level)

@@ -21,6 +21,7 @@ from stacks.config.stack_file import ROOT
 from tests.fakes import gpu_torch
 from tests.fakes.gpu_torch import Machine
 from tests.helpers import gpu_reports
+from tests.helpers.every import every
 
 CHECK = ROOT / "dockerfiles/torch/checks/gpu.py"
 
@@ -76,13 +77,18 @@ class Run:
             self.measured |= json.loads(line)
 
 
-@pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+def runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
     return lambda on, **variables: Run(on, tmp_path, monkeypatch, capsys, **variables)
 
 
-@pytest.mark.parametrize("name", HEALTHY)
-def test_healthy_machine_passes(run: Any, name: str) -> None:
+run = pytest.fixture(runner, name="run")
+
+
+@every("name", HEALTHY)
+def test_healthy_machine_passes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    run = runner(tmp_path, monkeypatch, capsys)
     done = run(MACHINES[name])
     assert done.failure == ""
     assert re.fullmatch(
@@ -111,8 +117,11 @@ def test_four_a100_pass(run: Any) -> None:
     assert done.failure == ""
 
 
-@pytest.mark.parametrize("name", [name for name in MACHINES if name not in HEALTHY])
-def test_planted_fault_fails_in_one_line(run: Any, name: str) -> None:
+@every("name", [name for name in MACHINES if name not in HEALTHY])
+def test_planted_fault_fails_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    run = runner(tmp_path, monkeypatch, capsys)
     setting, count = name.rpartition(": ")[2], len(MACHINES[name].own)
     variable, _, value = setting.partition("=")
     done = run(MACHINES[name], **({variable: value} if value else {}))
@@ -127,8 +136,11 @@ def test_planted_fault_fails_in_one_line(run: Any, name: str) -> None:
     assert len(done.failure) < 300  # what a report keeps
 
 
-@pytest.mark.parametrize("name", [name for name in MACHINES if "=" in name and name not in HEALTHY])
-def test_forged_pass_of_slow_nccl_is_a_violation(run: Any, name: str) -> None:
+@every("name", [name for name in MACHINES if "=" in name and name not in HEALTHY])
+def test_forged_pass_of_slow_nccl_is_a_violation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    run = runner(tmp_path, monkeypatch, capsys)
     run_of = run(MACHINES[name])
     gpus = json.loads(gpu_reports.text("good"))["gpus"][:1] * len(MACHINES[name].own)
     report = gpu_report.parse(gpu_reports.text("good", measured=run_of.measured, gpus=gpus), "log")
@@ -173,8 +185,11 @@ def test_accepted_loss_lets_a_slow_machine_pass_and_no_slower(run: Any) -> None:
     assert [*gpu_report.violations(report, GpuChecksConfig.model_validate({"acceptedLoss": 0.55}))] == []
 
 
-@pytest.mark.parametrize("share", ["0", "1", "-0.2", "nan", "15%"])
-def test_accepted_loss_that_is_no_share_is_refused(run: Any, share: str) -> None:
+@every("share", ["0", "1", "-0.2", "nan", "15%"])
+def test_accepted_loss_that_is_no_share_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], share: str
+) -> None:
+    run = runner(tmp_path, monkeypatch, capsys)
     failure = run(HEALTH, ACCEPTED_LOSS=share).failure
     assert failure == f"ACCEPTED_LOSS is '{share}'; give a share between 0 and 1, such as 0.4, or leave it out"
 
@@ -202,8 +217,11 @@ def over_pcie(times: float) -> Machine:
     )
 
 
-@pytest.mark.parametrize("times", [20, 100])
-def test_machine_without_nvlink_is_measured_not_judged(run: Any, times: float) -> None:
+@every("times", [20, 100])
+def test_machine_without_nvlink_is_measured_not_judged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], times: float
+) -> None:
+    run = runner(tmp_path, monkeypatch, capsys)
     done = run(over_pcie(times))
     assert done.failure == ""
     assert done.lines[-1].endswith("one copies to another at 20 GB/s; without NVLink, rates are not judged")
@@ -233,7 +251,7 @@ def test_fault_of_gpu_is_named(run: Any, machine: Machine, failure: str) -> None
     assert run(machine).failure.startswith(failure)
 
 
-@pytest.mark.parametrize(
+@every(
     "machine",
     [
         # Two pairs with a bridge each, as of cards for PCIe.
@@ -261,9 +279,11 @@ def test_fault_of_gpu_is_named(run: Any, machine: Machine, failure: str) -> None
         replace(HEALTH, hiccup=13),
         replace(HEALTH, late=500),
     ],
-    ids=["bridges", "mesh", "two-models", "multicast", "hiccup", "late-host"],
 )
-def test_unusual_but_healthy_machine_passes(run: Any, machine: Machine) -> None:
+def test_unusual_but_healthy_machine_passes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], machine: Machine
+) -> None:
+    run = runner(tmp_path, monkeypatch, capsys)
     assert run(machine).failure == ""
 
 

@@ -18,6 +18,7 @@ from stacks.identity.content import CheckoutContents, contexts
 from stacks.spec import Elsewhere, ImageSpec, Sibling
 from stacks.versions import tables
 from tests.helpers.contents import checkout_contents
+from tests.helpers.every import every
 
 TRAINER = {"name": "trainer", "dockerfile": "trainer/Dockerfile"}
 TOOLS = {"name": "tools", "packages": {"apt": ["htop"]}}
@@ -37,8 +38,7 @@ def mistake(flavor: str = "local", root: Path = ROOT, **values: Any) -> str:
     return str(caught.value).removeprefix("t: slipway:")
 
 
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
+def checkout(tmp_path: Path) -> Path:
     """Return a checkout with an own image and a file of requirements."""
     (tmp_path / "dockerfiles").symlink_to(ROOT / "dockerfiles")
     (tmp_path / "stacks").mkdir()
@@ -54,8 +54,13 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize(
-    ("flavor", "last"),
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return checkout(tmp_path)
+
+
+@every(
+    "flavor, last",
     [
         ("local", "torch"),
         ("base", "torch-extras"),
@@ -91,7 +96,7 @@ def content_prints(contents: Any) -> dict[str, str]:
     return fingerprints(contents.values())
 
 
-@pytest.mark.parametrize(("flavor", "user"), [("local", "1000:1000"), ("efa", "0:0"), ("universal", "1000")])
+@every("flavor, user", [("local", "1000:1000"), ("efa", "0:0"), ("universal", "1000")])
 def test_packages_keep_the_user_of_the_parent(flavor: str, user: str) -> None:
     made = content.of_stack([*specs(flavor, packages={"pip": ["einops"]}).values()], checkout_contents())
     assert [*made.values()][-1].args["RUN_AS"] == user
@@ -108,8 +113,8 @@ def test_requirements_of_file_join_those_of_pip(root: Path) -> None:
     assert added.args["PIP_PACKAGES"].splitlines() == ["attrs", "einops>=0.7", "rich"]
 
 
-@pytest.mark.parametrize(
-    ("packages", "message"),
+@every(
+    "packages, message",
     [
         (
             {"pips": ["x"]},
@@ -144,7 +149,8 @@ def test_requirements_of_file_join_those_of_pip(root: Path) -> None:
         ({"requirements": "out/x"}, "packages.requirements: 'out/x' is behind a link that leads out of the repository"),
     ],
 )
-def test_packages_mistaken_are_one_line(root: Path, packages: dict[str, Any], message: str) -> None:
+def test_packages_mistaken_are_one_line(tmp_path: Path, packages: dict[str, Any], message: str) -> None:
+    root = checkout(tmp_path)
     (root / "out").symlink_to(root.parent)
     (root.parent / "x").write_text("rich\n")
     text = mistake(root=root, packages=packages)
@@ -152,8 +158,8 @@ def test_packages_mistaken_are_one_line(root: Path, packages: dict[str, Any], me
     assert text.count("\n") == 0
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
+@every(
+    "line, message",
     [
         ("-r more.txt", "app/r.txt:2: '-r more.txt': is an option of pip's"),
         ("x @ file:///x", "app/r.txt:2: 'x @ file:///x': names an address or a path"),
@@ -162,7 +168,8 @@ def test_packages_mistaken_are_one_line(root: Path, packages: dict[str, Any], me
         ("\xff", "'app/r.txt' cannot be read: it is not UTF-8"),
     ],
 )
-def test_line_of_requirements_mistaken_is_named(root: Path, line: str, message: str) -> None:
+def test_line_of_requirements_mistaken_is_named(tmp_path: Path, line: str, message: str) -> None:
+    root = checkout(tmp_path)
     (root / "app/r.txt").write_bytes(f"rich\n{line}\n".encode("latin-1"))
     text = mistake(root=root, packages={"pip": ["attrs"], "requirements": "app/r.txt"})
     assert message in text
@@ -211,8 +218,8 @@ def test_own_image_of_two_platforms_is_one_index(root: Path) -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("images", "message"),
+@every(
+    "images, message",
     [
         ([{**TRAINER, "name": "torch"}], "images: the stack has an image 'torch' already: choose another name"),
         ([TRAINER, TRAINER], "images: two of them are named 'trainer': rename one"),
@@ -253,7 +260,8 @@ def test_own_image_of_two_platforms_is_one_index(root: Path) -> None:
         ([{**TRAINER, "name": "A b"}], "images.0.name: 'A b': expected lower-case letters and digits, parts joined by"),
     ],
 )
-def test_own_image_mistaken_is_one_line(root: Path, images: list[Any], message: str) -> None:
+def test_own_image_mistaken_is_one_line(tmp_path: Path, images: list[Any], message: str) -> None:
+    root = checkout(tmp_path)
     (root / "out").symlink_to(root.parent)
     text = mistake(root=root, images=images)
     assert text.startswith(message)
@@ -280,8 +288,8 @@ def test_own_image_is_made_of_what_its_build_reads(root: Path) -> None:
     assert made(root).folder != before.folder
 
 
-@pytest.mark.parametrize(
-    ("dockerfile", "entry", "message"),
+@every(
+    "dockerfile, entry, message",
     [
         (
             "FROM debian:12\n",
@@ -306,7 +314,10 @@ def test_own_image_is_made_of_what_its_build_reads(root: Path) -> None:
         ),
     ],
 )
-def test_own_dockerfile_mistaken_is_one_line(root: Path, dockerfile: str, entry: dict[str, Any], message: str) -> None:
+def test_own_dockerfile_mistaken_is_one_line(
+    tmp_path: Path, dockerfile: str, entry: dict[str, Any], message: str
+) -> None:
+    root = checkout(tmp_path)
     (root / "trainer/Dockerfile").write_text(dockerfile)
     with pytest.raises(SlipwayError) as caught:
         made(root, **entry)
@@ -319,8 +330,8 @@ def test_own_dockerfile_missing_is_one_line(root: Path) -> None:
         made(root, dockerfile="trainer/no")
 
 
-@pytest.mark.parametrize(
-    ("flavor", "variables"),
+@every(
+    "flavor, variables",
     [("local", {"A": "true"}), ("efa", {"FI_EFA_USE_HUGE_PAGE": "0"}), ("nccl", {"B_1": "x y"})],
 )
 def test_variables_are_those_of_every_image_to_run(flavor: str, variables: dict[str, str]) -> None:
@@ -340,8 +351,8 @@ def test_variable_ends_the_dockerfile_as_it_is_written(root: Path) -> None:
     assert trainer.dockerfile.endswith('USER 7:7\nENV A="of \\$HOME, \\"quoted\\" \\\\"\n')
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "message"),
+@every(
+    "name, value, message",
     [
         ("PATH", "/x", "the variable PATH cannot be set here: the image's programs are found by it"),
         ("LD_LIBRARY_PATH", "/x", "the variable LD_LIBRARY_PATH cannot be set here: the image's libraries are found"),
@@ -377,13 +388,15 @@ def test_variable_mistaken_is_one_line(name: str, value: str, message: str) -> N
     assert "pw" not in text
 
 
-@pytest.mark.parametrize("value", ["utility, compute", "compute ,video", "graphics,all"])
-def test_driver_capabilities_are_read_as_the_toolkit_does(value: str, root: Path) -> None:
+@every("value", ["utility, compute", "compute ,video", "graphics,all"])
+def test_driver_capabilities_are_read_as_the_toolkit_does(value: str, tmp_path: Path) -> None:
+    root = checkout(tmp_path)
     assert specs(root=root, images=[TRAINER], environment={"NVIDIA_DRIVER_CAPABILITIES": value})
 
 
-@pytest.mark.parametrize("name", sorted(tables.table("variables")["variable"]))
-def test_known_variable_takes_what_its_row_expects(name: str, root: Path) -> None:
+@every("name", sorted(tables.table("variables")["variable"]))
+def test_known_variable_takes_what_its_row_expects(name: str, tmp_path: Path) -> None:
+    root = checkout(tmp_path)
     expected = tables.table("variables")["variable"][name]["expected"]
     value = (
         "compute,utility"
@@ -441,8 +454,8 @@ PUBLIC = "-----BEGIN PUBLIC KEY-----\nMFkw\n-----END PUBLIC KEY-----"
 KMS = "awskms:///arn:aws:kms:eu-west-1:123456789012:key/0"
 
 
-@pytest.mark.parametrize(
-    ("mine", "trust", "needed", "stated"),
+@every(
+    "mine, trust, needed, stated",
     [
         (None, None, False, False),
         ({"key": KMS}, None, True, True),
@@ -453,9 +466,10 @@ KMS = "awskms:///arn:aws:kms:eu-west-1:123456789012:key/0"
     ],
 )
 def test_signer_of_another_stack_must_state_its_name(
-    root: Path, mine: dict[str, str] | None, trust: dict[str, Any] | None, needed: bool, stated: bool
+    tmp_path: Path, mine: dict[str, str] | None, trust: dict[str, Any] | None, needed: bool, stated: bool
 ) -> None:
     """Whether or not the stack itself signs: by the other's own signer, its tag names one image."""
+    root = checkout(tmp_path)
     write_stack(root, "theirs", signing={"key": "cosign.key", "publicKey": PUBLIC})
     own: dict[str, Any] = {"trust": {"registry.example": trust}} if trust else {}
     if mine:
@@ -521,8 +535,8 @@ def test_image_of_another_stack_is_that_of_the_same_platform(root: Path) -> None
     }
 
 
-@pytest.mark.parametrize(
-    ("on", "theirs", "message"),
+@every(
+    "on, theirs, message",
     [
         (
             "thers/torch",
@@ -551,7 +565,10 @@ def test_image_of_another_stack_is_that_of_the_same_platform(root: Path) -> None
         ),
     ],
 )
-def test_image_of_another_stack_mistaken_is_one_line(root: Path, on: str, theirs: dict[str, Any], message: str) -> None:
+def test_image_of_another_stack_mistaken_is_one_line(
+    tmp_path: Path, on: str, theirs: dict[str, Any], message: str
+) -> None:
+    root = checkout(tmp_path)
     write_stack(root, "theirs", **theirs)
     write_stack(root, images=on_theirs(on))
     with pytest.raises(SlipwayError) as caught:

@@ -13,6 +13,7 @@ from stacks.identity.content import CheckoutContents, Content
 from stacks.identity.fingerprint import fingerprints
 from stacks.spec import ImageSpec, Outside, Sibling
 from stacks.tags import Suffix
+from tests.helpers.every import every
 
 TREE = {
     "a/Dockerfile.dockerignore": "*\n!a\n!common\na/Dockerfile*\na/README.md\n",
@@ -37,12 +38,16 @@ ARG LABEL_TITLE
 """
 
 
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
+def filled(tmp_path: Path) -> Path:
     for path, text in {**TREE, "a/Dockerfile": DOCKERFILE}.items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(text)
     return tmp_path
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return filled(tmp_path)
 
 
 def spec(**fields: Any) -> ImageSpec:
@@ -81,8 +86,8 @@ def test_content_has_the_reached_stages_alone(root: Path) -> None:
     assert made(root, target="tools").args == made(root, target="tools").labels == {}
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
+@every(
+    "old, new",
     [
         ("ARG VERSION=1", "# A comment.\n\nARG VERSION=1"),
         ("ARG VERSION=1", "arg   VERSION=3"),
@@ -93,7 +98,8 @@ def test_content_has_the_reached_stages_alone(root: Path) -> None:
         ("\n", "\r\n"),
     ],
 )
-def test_fingerprint_of_unread_edit_stays(root: Path, old: str, new: str) -> None:
+def test_fingerprint_of_unread_edit_stays(tmp_path: Path, old: str, new: str) -> None:
+    root = filled(tmp_path)
     before = made(root)
     assert old in DOCKERFILE
     after = made(root, DOCKERFILE.replace(old, new))
@@ -101,8 +107,8 @@ def test_fingerprint_of_unread_edit_stays(root: Path, old: str, new: str) -> Non
     assert after.folder == before.folder
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
+@every(
+    "old, new",
     [
         ("ARG LABEL_TITLE", "ENV A=b\nARG LABEL_TITLE"),
         ("0755", "0700"),
@@ -111,15 +117,16 @@ def test_fingerprint_of_unread_edit_stays(root: Path, old: str, new: str) -> Non
         ("ARG VERSION=1\n", ""),
     ],
 )
-def test_fingerprint_of_read_edit_moves(root: Path, old: str, new: str) -> None:
+def test_fingerprint_of_read_edit_moves(tmp_path: Path, old: str, new: str) -> None:
+    root = filled(tmp_path)
     before = made(root)
     assert old in DOCKERFILE
     after = made(root, DOCKERFILE.replace(old, new).replace("\\\n", "" if "escape" in new else "\\\n"))
     assert fingerprint(after) != fingerprint(before)
 
 
-@pytest.mark.parametrize(
-    ("fields", "moves"),
+@every(
+    "fields, moves",
     [
         ({"args": {"VERSION": "2", "UNREAD": "1"}}, False),
         ({"tuning": {"VERSION": "3"}}, False),
@@ -132,7 +139,8 @@ def test_fingerprint_of_read_edit_moves(root: Path, old: str, new: str) -> None:
         ({"parents": {"BASE_IMAGE": Outside(reference="debian:12", digest="sha256:1")}}, True),
     ],
 )
-def test_fingerprint_covers_what_the_build_reads(root: Path, fields: dict[str, Any], moves: bool) -> None:
+def test_fingerprint_covers_what_the_build_reads(tmp_path: Path, fields: dict[str, Any], moves: bool) -> None:
+    root = filled(tmp_path)
     (after,) = fingerprints([made(root, **fields)]).values()
     assert (after != fingerprint(made(root))) == moves
 
@@ -143,8 +151,8 @@ def test_fingerprint_of_sibling_covers_its_parent(root: Path) -> None:
     assert prints[0] == prints[1] != prints[2]
 
 
-@pytest.mark.parametrize(
-    ("source", "files"),
+@every(
+    "source, files",
     [
         ("a/layers/", ["a/layers/deep/three.sh", "a/layers/one.sh", "a/layers/two.txt"]),
         ("/a/../a/run", ["a/run"]),
@@ -162,7 +170,8 @@ def test_fingerprint_of_sibling_covers_its_parent(root: Path) -> None:
         ("a/l*k", ["a/layers/one.sh", "a/link"]),
     ],
 )
-def test_source_names_files_of_the_context(root: Path, source: str, files: list[str]) -> None:
+def test_source_names_files_of_the_context(tmp_path: Path, source: str, files: list[str]) -> None:
+    root = filled(tmp_path)
     (root / "a/link").symlink_to("layers/one.sh")
     (root / "a/folder").symlink_to("../a/layers")
     if source == "a/*":
@@ -173,8 +182,8 @@ def test_source_names_files_of_the_context(root: Path, source: str, files: list[
     assert list(content.files) == sorted(files)
 
 
-@pytest.mark.parametrize(
-    ("instruction", "message"),
+@every(
+    "instruction, message",
     [
         ("COPY a/none /", "COPY: a/none: the context has no such file"),
         ("COPY a/README.md /", "COPY: a/README.md: the context has no such file"),
@@ -186,7 +195,8 @@ def test_source_names_files_of_the_context(root: Path, source: str, files: list[
         ("COPY ${UNSET} /", "COPY: "),
     ],
 )
-def test_source_outside_the_context_is_refused(root: Path, instruction: str, message: str) -> None:
+def test_source_outside_the_context_is_refused(tmp_path: Path, instruction: str, message: str) -> None:
+    root = filled(tmp_path)
     for name, target in {"out": "/etc/passwd", "up": "../../x", "round": "round"}.items():
         (root / "a" / name).symlink_to(target)
     with pytest.raises(SlipwayError) as caught:
@@ -220,12 +230,11 @@ def test_checks_are_made_of_their_files_and_the_image(root: Path) -> None:
     assert content.checks.checks is None
 
 
-@pytest.mark.parametrize(
-    ("path", "text"),
-    [("common/check", "edited\n"), ("a/Dockerfile", CHECKED.replace("/mnt/check", "/mnt/check again", 2))],
-    ids=["script", "instruction"],
+@every(
+    "path, text", [("common/check", "edited\n"), ("a/Dockerfile", CHECKED.replace("/mnt/check", "/mnt/check again", 2))]
 )
-def test_edit_of_checks_changes_their_content_alone(root: Path, path: str, text: str) -> None:
+def test_edit_of_checks_changes_their_content_alone(tmp_path: Path, path: str, text: str) -> None:
+    root = filled(tmp_path)
     before = made(root, CHECKED)
     (root / path).write_text(text)
     after = made(root)
@@ -261,14 +270,16 @@ def test_image_without_checks_stage_has_none(root: Path) -> None:
     assert made(root).checks is None
 
 
-@pytest.mark.parametrize(("tried", "gated"), [("final", True), ("Final", True), ("tools", False)])
-def test_product_has_checks_of_a_stage_in_its_target(root: Path, tried: str, gated: bool) -> None:
+@every("tried, gated", [("final", True), ("Final", True), ("tools", False)])
+def test_product_has_checks_of_a_stage_in_its_target(tmp_path: Path, tried: str, gated: bool) -> None:
+    root = filled(tmp_path)
     text = CHECKED.replace("ARG CHECKED_IMAGE=final", f"ARG CHECKED_IMAGE={tried}")
     assert (made(root, text, product=True).checks is not None) == gated
 
 
-@pytest.mark.parametrize("tried", ["finall", "1", "${OTHER:-final}", ""])
-def test_product_whose_checks_try_no_stage_is_refused(root: Path, tried: str) -> None:
+@every("tried", ["finall", "1", "${OTHER:-final}", ""])
+def test_product_whose_checks_try_no_stage_is_refused(tmp_path: Path, tried: str) -> None:
+    root = filled(tmp_path)
     text = CHECKED.replace("ARG CHECKED_IMAGE=final", f"ARG CHECKED_IMAGE={tried}")
     with pytest.raises(SlipwayError) as error:
         made(root, text, product=True)
@@ -295,8 +306,8 @@ def test_missing_file_of_checks_is_refused(root: Path) -> None:
     assert str(error.value).endswith("COPY: a/none: the context has no such file; see the ignore file too")
 
 
-@pytest.mark.parametrize(
-    ("text", "outside"),
+@every(
+    "text, outside",
     [
         ("FROM debian:12\n", {"debian:12"}),
         ("ARG BASE_IMAGE\nFROM ${BASE_IMAGE}\n", set()),
@@ -322,7 +333,8 @@ def test_missing_file_of_checks_is_refused(root: Path) -> None:
         ("FROM debian:12 AS unused\nFROM scratch\n", set()),
     ],
 )
-def test_outside_is_what_the_dockerfile_names_itself(root: Path, text: str, outside: set[str]) -> None:
+def test_outside_is_what_the_dockerfile_names_itself(tmp_path: Path, text: str, outside: set[str]) -> None:
+    root = filled(tmp_path)
     (root / "a/Dockerfile").write_text(text)
     assert CheckoutContents(lambda _: Folder(root)).of(spec()).outside == outside
 

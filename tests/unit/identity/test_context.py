@@ -10,16 +10,21 @@ import pytest
 
 from containers.dockerfile.context import Folder
 from containers.errors import SlipwayError
+from tests.helpers.every import every
 
 TREE = ("a/Dockerfile", "a/README.md", "a/x/one.txt", "a/x/two.sh", "b/file", "common/run", "top")
 
 
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
+def filled(tmp_path: Path) -> Path:
     for path in TREE:
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(path)
     return tmp_path
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return filled(tmp_path)
 
 
 def digests(root: Path) -> dict[str, str]:
@@ -27,8 +32,8 @@ def digests(root: Path) -> dict[str, str]:
     return {path: folder.digest(path) for path in folder.paths("a/Dockerfile")}
 
 
-@pytest.mark.parametrize(
-    ("ignore", "expected"),
+@every(
+    "ignore, expected",
     [
         ("", TREE),
         ("# nothing but its own\n*\n!a\na/README.md\n", ("a/Dockerfile", "a/x/one.txt", "a/x/two.sh")),
@@ -40,7 +45,8 @@ def digests(root: Path) -> dict[str, str]:
         ("!a\n*\n", ()),
     ],
 )
-def test_context_with_ignore_file_lacks_what_it_ignores(root: Path, ignore: str, expected: tuple[str, ...]) -> None:
+def test_context_with_ignore_file_lacks_what_it_ignores(tmp_path: Path, ignore: str, expected: tuple[str, ...]) -> None:
+    root = filled(tmp_path)
     (root / "a/Dockerfile.dockerignore").write_text(ignore)
     paths = Folder(root).paths("a/Dockerfile")
     assert [path for path in paths if not path.endswith(".dockerignore")] == list(expected)

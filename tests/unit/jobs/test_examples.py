@@ -5,7 +5,6 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any
 
-import kubernetes_validate
 import pytest
 import yaml
 
@@ -15,6 +14,8 @@ from stacks import plan
 from stacks.config.stack_file import ROOT
 from stacks.flavors import load, megatron
 from stacks.versions.nodes import node
+from tests.helpers import kubernetes_schemas
+from tests.helpers.every import every
 
 NAME = "megatron-lm"
 
@@ -39,7 +40,7 @@ def options(words: list[str]) -> dict[str, str]:
     return {word: after for word, after in pairwise(words) if word.startswith("--") and not after.startswith("--")}
 
 
-@pytest.mark.parametrize("nodes", [2, 5])
+@every("nodes", [2, 5])
 def test_pytorch_job_has_its_nodes_and_image(nodes: int) -> None:
     [job] = rendered(nodes=nodes)
     assert (job["apiVersion"], job["kind"], job["spec"]["nprocPerNode"]) == ("kubeflow.org/v1", "PyTorchJob", "8")
@@ -117,8 +118,8 @@ def test_pytorch_job_grace_nodes_share_an_nvlink_domain() -> None:
         assert together["labelSelector"] == {"matchLabels": {"job": job["metadata"]["name"]}}
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
+@every(
+    "words, message",
     [
         (["local", "--nodes", "0"], "--nodes 0: give 1 or more\n"),
         (["aks-megatron", "--nodes", "1"], "--nodes 1: the example is for several nodes; give 2 or more\n"),
@@ -140,12 +141,12 @@ def test_job_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert yaml.safe_load(capsys.readouterr().out)["kind"] == "PyTorchJob"
 
 
-@pytest.mark.parametrize("stack", ["base-cu132", "nccl-cu132-multi", "vllm-cu130"])
+@every("stack", ["base-cu132", "nccl-cu132-multi", "vllm-cu130"])
 def test_indexed_job_is_valid_and_meets_at_its_first_pod(stack: str) -> None:
     script, service, job = objects = rendered(stack, 3)
     for each in objects:
         for version in ("1.31", "1.35"):
-            kubernetes_validate.validate(each, version, strict=True)
+            kubernetes_schemas.validate(each, version)
     name, spec = job["metadata"]["name"], job["spec"]
     assert (spec["completions"], spec["parallelism"], spec["completionMode"]) == (3, 3, "Indexed")
     pod = spec["template"]["spec"]

@@ -16,13 +16,14 @@ from stacks.config.stack_file import ROOT
 from stacks.flavors import efa, load
 from stacks.spec import CONTEXT
 from stacks.versions.nodes import EFA, node
+from tests.helpers.every import every
 
 
 def rendered(nodes: int = 2) -> dict[str, Any]:
     return dict(yaml.safe_load(jobs.render("efa", nodes)))
 
 
-@pytest.mark.parametrize("nodes", [2, 5])
+@every("nodes", [2, 5])
 def test_mpi_job_has_a_process_for_each_gpu(nodes: int) -> None:
     job = rendered(nodes)
     launcher, workers = (job["spec"]["mpiReplicaSpecs"][role] for role in ("Launcher", "Worker"))
@@ -54,8 +55,8 @@ def test_mpi_job_command_is_in_the_image() -> None:
     assert tests in (ROOT / CONTEXT / "efa/README.md").read_text()
 
 
-@pytest.mark.parametrize(
-    ("values", "message"),
+@every(
+    "values, message",
     [
         ({"nccl": {"tests": False}}, "slipway:nccl: the example runs NCCL's tests, which the stack leaves out"),
         (

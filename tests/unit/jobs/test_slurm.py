@@ -14,6 +14,7 @@ from containers.errors import SlipwayError
 from stacks import plan
 from stacks.config.stack_file import read_stack
 from stacks.jobs import slurm
+from tests.helpers.every import every
 
 JOB = {
     "SLURM_JOB_ID": "1234567",
@@ -46,8 +47,8 @@ def run(script: Path, *arguments: str, **more: str) -> subprocess.CompletedProce
     return subprocess.run(["bash", script, *arguments], env=environment, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize(
-    ("stack", "image"),
+@every(
+    "stack, image",
     [
         ("base-cu121", "torch-extras"),
         ("universal-cu102", "train"),  # torch 1.9.1 has no torchrun, and takes no option with dashes
@@ -95,7 +96,7 @@ def test_slurm_without_script_prints_usage(script: Path) -> None:
     assert completed.stderr == "usage: sbatch base-cu121.sbatch SCRIPT [ARGUMENT...]\n"
 
 
-@pytest.mark.parametrize("stack", ["local", "nccl-cu132", "universal-cu113"])
+@every("stack", ["local", "nccl-cu132", "universal-cu113"])
 def test_slurm_script_passes_shellcheck_and_has_its_nodes(stack: str, tmp_path: Path) -> None:
     planned = plan.make(stack)
     text = slurm.script(planned, planned.image(), 3)
@@ -106,7 +107,7 @@ def test_slurm_script_passes_shellcheck_and_has_its_nodes(stack: str, tmp_path: 
     assert (completed.returncode, completed.stdout) == (0, "")
 
 
-@pytest.mark.parametrize(("nodes", "gpus"), [("aks-ndv5", 8), ("aks-gb300", 4)])
+@every("nodes, gpus", [("aks-ndv5", 8), ("aks-gb300", 4)])
 def test_slurm_node_has_the_gpus_of_its_kind(nodes: str, gpus: int) -> None:
     values = {**read_stack("aks-megatron"), "nodes": nodes}
     if nodes == "aks-gb300":

@@ -18,6 +18,7 @@ from stacks.plan import Plan, PlannedImage
 from stacks.spec import Sibling
 from tests.fakes.pulumi_mocks import planned, run
 from tests.helpers.contents import content
+from tests.helpers.every import every
 from tests.unit.runners.test_ec2 import RUNNERS
 
 AMD64, ARM64 = PLATFORMS = ["linux/amd64", "linux/arm64"]
@@ -38,11 +39,7 @@ def made(stack: str = "base-cu132-multi", **values: Any) -> Plan:
     return plan.make(stack, {**read_stack(stack), "registry": registry, "publish": False, **values}, search=False)
 
 
-@pytest.mark.parametrize(
-    "values",
-    [CLUSTER, {"buildOn": "runners", "runners": EC2}, {"engines": {ARM64: "ssh://arm"}}],
-    ids=["cluster", "ec2", "engine"],
-)
+@every("values", [CLUSTER, {"buildOn": "runners", "runners": EC2}, {"engines": {ARM64: "ssh://arm"}}])
 def test_unpushed_plan_has_products_on_each_engine(values: dict[str, Any]) -> None:
     before = made(**values)
     after = with_copies(before)
@@ -78,8 +75,8 @@ def test_unpushed_plan_has_products_on_each_engine(values: dict[str, Any]) -> No
             assert kept[image.spec.name] == image
 
 
-@pytest.mark.parametrize(
-    ("stack", "values"),
+@every(
+    "stack, values",
     [
         ("base-cu132-multi", {**CLUSTER, "publish": True}),
         ("base-cu132-multi", {}),
@@ -87,7 +84,6 @@ def test_unpushed_plan_has_products_on_each_engine(values: dict[str, Any]) -> No
         ("base-cu132", {"buildOn": "runners", "runners": CPU}),
         ("runners-ec2", {}),
     ],
-    ids=["pushed", "this machine", "one engine", "one platform", "no image"],
 )
 def test_plan_of_one_engine_or_with_a_push_is_as_it_was(stack: str, values: dict[str, Any]) -> None:
     of = made(stack, **values)
@@ -105,8 +101,8 @@ def placed(of: Plan) -> dict[str, tuple[str, dict[str, str]]]:
     return {image.spec.name: (image.spec.platform, image.siblings) for image in with_copies(of).images}
 
 
-@pytest.mark.parametrize(
-    ("engines", "copied"),
+@every(
+    "engines, copied",
     [
         ({AMD64: ["ssh://a", "ssh://b"], ARM64: ["ssh://a", "ssh://b"]}, True),
         ({AMD64: ["ssh://a"], ARM64: ["ssh://a"]}, False),
@@ -173,9 +169,7 @@ def test_checks_that_read_a_product_have_that_of_their_engine() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("stack", "values"), [("base-cu132-multi", {}), ("base-cu132", {"platform": ARM64})], ids=["copied", "moved"]
-)
+@every("stack, values", [("base-cu132-multi", {}), ("base-cu132", {"platform": ARM64})])
 def test_outputs_and_diff_know_no_copy(stack: str, values: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     of = made(stack, engines={ARM64: "ssh://arm"}, **values)
     published = run(of=of)[1]["outputs"]

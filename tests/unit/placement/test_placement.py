@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
 from stacks import flavors
 from stacks.placement import BuildEngine, Gates, Reuse, place
 from stacks.plan import Plan
@@ -30,8 +28,8 @@ def both(name: str = "x") -> list[Any]:
     return [planned(f"{name}-{each[6:]}", platform=each, index=name) for each in PLATFORMS]
 
 
-@pytest.mark.parametrize(
-    ("values", "engines"),
+@every(
+    "values, engines",
     [
         ({}, {AMD64: DEFAULT}),
         ({"engines": {AMD64: "ssh://b"}}, {AMD64: CONFIGURED}),
@@ -50,7 +48,6 @@ def both(name: str = "x") -> list[Any]:
             {each: BuildEngine("machine", each) for each in PLATFORMS},
         ),
     ],
-    ids=["default", "configured", "cluster", "platforms", "one configured", "both clusters", "both machines"],
 )
 def test_image_is_placed_on_the_engine_of_its_platform(values: dict[str, Any], engines: dict[str, BuildEngine]) -> None:
     images = both() if len(engines) > 1 else [planned("torch")]
@@ -113,8 +110,8 @@ def test_scan_is_a_gate_and_attested_with_its_exceptions() -> None:
     assert placed.attested == ("signature", "sbom", "provenance", "scan", "vex")
 
 
-@pytest.mark.parametrize(
-    ("values", "reuse"),
+@every(
+    "values, reuse",
     [
         ({}, Reuse(None, trusted=False)),
         ({"trustRegistry": True}, Reuse(None, trusted=True)),
@@ -153,8 +150,8 @@ def test_builder_works_on_checks_and_on_gates_of_unpushed_images() -> None:
     assert unpushed.work(engine) == {**work, "torch-inspection": "saved"}
 
 
-@pytest.mark.parametrize(
-    ("values", "page"),
+@every(
+    "values, page",
     [
         ({"flavor": "megatron", "platform": ARM64, "nodes": "aks-gb200"}, 65536),
         ({"flavor": "megatron"}, None),

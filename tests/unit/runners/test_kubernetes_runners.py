@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import kubernetes_validate
 import pulumi
 import pytest
 
@@ -27,6 +26,7 @@ from stacks.config.kubernetes import KubernetesRunnersConfig
 from stacks.config.stack_file import ROOT
 from stacks.versions.nodes import node, node_names
 from tests.fakes.pulumi_mocks import DIGEST, SECRET, Recorder, run
+from tests.helpers import kubernetes_schemas
 from tests.helpers.every import every
 from tests.unit.runners.network_policies import Peer, allowed
 from tests.unit.runners.test_app_keys import PKCS1
@@ -130,7 +130,7 @@ def test_charts_are_pinned_and_watch_one_namespace() -> None:
     }
 
 
-@pytest.mark.parametrize("pods", [True, False])
+@every("pods", [True, False])
 def test_pods_trust_the_certificate_of_the_mirrors(pods: bool) -> None:
     build = {"jobs": True, "nodeSelector": {"a": "b"}}
     own = {"jobPods": True, "daemon": True} if pods else {}
@@ -158,14 +158,13 @@ def test_pods_trust_the_certificate_of_the_mirrors(pods: bool) -> None:
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="the hook is a program of Node.js")
-@pytest.mark.parametrize(
-    ("of_image", "of_workflow", "trusted"),
+@every(
+    "of_image, of_workflow, trusted",
     [
         ({}, {}, "/etc/ssl/certs/slipway-mirrors.pem"),
         ({"NODE_EXTRA_CA_CERTS": "/i"}, {}, "/i"),
         ({"NODE_EXTRA_CA_CERTS": "/i"}, {"NODE_EXTRA_CA_CERTS": "/w"}, "/w"),
     ],
-    ids=["none", "image", "workflow"],
 )
 def test_step_trusts_the_mirrors_unless_told_otherwise(
     tmp_path: Path, of_image: dict[str, str], of_workflow: dict[str, str], trusted: str
@@ -209,8 +208,8 @@ def test_charts_and_images_come_from_the_mirrors() -> None:
 APP = {"id": "1", "installation": "2", "privateKey": PKCS1}
 
 
-@pytest.mark.parametrize(
-    ("given", "keys", "credential"),
+@every(
+    "given, keys, credential",
     [
         ({"token": "hunter2"}, {"github_token"}, "hunter2"),
         ({"app": APP}, {"github_app_id", "github_app_installation_id", "github_app_private_key"}, PKCS1),
@@ -354,7 +353,7 @@ def test_replicas_prefer_nodes_of_their_own() -> None:
         assert term["labelSelector"]["matchLabels"].items() <= template["metadata"]["labels"].items()
 
 
-@pytest.mark.parametrize("preview", [True, False])
+@every("preview", [True, False])
 def test_images_on_replicas_show_no_choice_of_one(preview: bool) -> None:
     one, two, three = (replicated(number, preview=preview)[0] for number in (1, 2, 3))
     providers = [each.resources["pulumi:providers:docker", "runners-engine"] for each in (two, three)]
@@ -441,7 +440,7 @@ def test_pool_of_another_platform_leaves_the_first_as_it_is() -> None:
     assert claims == ["publish-arm64"]
 
 
-@pytest.mark.parametrize("replicas", [1, 2])
+@every("replicas", [1, 2])
 def test_images_of_each_platform_are_on_its_pool(replicas: int) -> None:
     recorder, values = of_both({"replicas": replicas} if replicas > 1 else {})
     hosts = {name: inputs.get("host") for name, inputs in recorder.of_type("pulumi:providers:docker").items()}
@@ -473,7 +472,7 @@ def test_unpushed_image_is_read_on_the_pool_of_its_platform() -> None:
     }
 
 
-@pytest.mark.parametrize("replicas", [1, 2])
+@every("replicas", [1, 2])
 def test_what_no_pool_is_for_is_on_the_first(replicas: int) -> None:
     """A source is for linux/amd64, which a stack for arm64 alone has no pool of."""
     both = {name: {f"{name}/checks/10-one": "a" * 64} for name in ("torch", "other")}
@@ -547,7 +546,7 @@ def test_image_of_the_build_service_is_tried_before_it() -> None:
     assert job["activeDeadlineSeconds"] == 300
 
 
-@pytest.mark.parametrize(("build", "port"), [({}, "0948"), ({"rootless": True}, "04D2")])
+@every("build, port", [({}, "0948"), ({"rootless": True}, "04D2")])
 def test_build_service_stops_after_its_connections(build: dict[str, Any], port: str) -> None:
     recorder, spec = service(**build)
     daemon = spec["containers"][0]
@@ -562,8 +561,8 @@ def test_build_service_stops_after_its_connections(build: dict[str, Any], port: 
 _TCP = "  sl  local_address rem_address   st\n"
 
 
-@pytest.mark.parametrize(
-    ("connections", "waits"),
+@every(
+    "connections, waits",
     [
         (" 0: 00000000:0948 00000000:0000 0A\n", False),  # it listens
         (" 1: 0100007F:0948 0100007F:C350 01\n", True),
@@ -599,7 +598,7 @@ def test_load_balancer_is_private_for_each_controller() -> None:
     }
 
 
-@pytest.mark.parametrize(("image", "checked"), [("extras", f"r.example/x/extras@{DIGEST}"), ("r.example/y:1",) * 2])
+@every("image, checked", [("extras", f"r.example/x/extras@{DIGEST}"), ("r.example/y:1",) * 2])
 def test_gpu_checks_run_on_the_profile_and_are_an_output(image: str, checked: str) -> None:
     recorder, values = run(runners=runners(validation={"image": image, "command": ["/checks/gpu"]}))
     declared = objects(recorder)["Job gpu-checks"]
@@ -625,8 +624,8 @@ def test_gpu_checks_are_not_disrupted_nor_judged_by_it() -> None:
     assert rules == [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]
 
 
-@pytest.mark.parametrize(
-    ("image", "registry", "private"),
+@every(
+    "image, registry, private",
     [
         ("extras", {"kind": "generic", "repository": "r.example:5000/x", "username": "u", "password": "hunter2"}, True),
         ("r.example:5000/y:1", {"kind": "generic", "repository": "r.example:5000/x", "username": "u", "password": "hunter2"}, True),
@@ -715,16 +714,12 @@ WHOLE = {"build": {"jobs": True}, "validation": {"image": "r.example/y:1", "comm
 SUPPORTED = ("1.31", "1.32", "1.33", "1.34", "1.35")
 """Releases of Kubernetes that EKS and AKS offer."""
 
-schema_contents = functools.cache(kubernetes_validate.utils.schema_contents)
-all_versions = functools.cache(kubernetes_validate.utils.all_versions)
-"""The validator would read a megabyte of definitions, and list its folders, for each object."""
-
 
 @functools.cache
 def validate(manifest: str) -> None:
     """Validate an object against each release. Most objects are the same on all nodes, and are validated once."""
     for version in SUPPORTED:
-        kubernetes_validate.validate(json.loads(manifest), version, strict=True)
+        kubernetes_schemas.validate(json.loads(manifest), version)
 
 
 def made_by_hook(recorder: Any) -> Iterator[dict[str, Any]]:
@@ -743,17 +738,14 @@ def made_by_hook(recorder: Any) -> Iterator[dict[str, Any]]:
             yield {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
-@pytest.mark.parametrize(
+@every(
     "values",
     [{"profile": name, **WHOLE} for name in node_names()]
     + [{"build": {"rootless": True, "jobs": True, "service": "LoadBalancer"}, "daemon": False}, {"build": {}}]
     + [{"build": {"replicas": 2}}, {"profile": "eks-p5", "gpus": 2, "jobPods": True, "build": {"jobs": True}}]
     + [{"profile": "eks-p5", "jobPods": True, "daemon": True, "dockerGpus": True, "dockerImage": "r.example/docker:1"}],
-    ids=[*node_names(), "rootless", "publishing", "replicas", "jobPods", "dockerGpus"],
 )
-def test_objects_are_valid_in_each_supported_release(values: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kubernetes_validate.utils, "schema_contents", schema_contents)
-    monkeypatch.setattr(kubernetes_validate.utils, "all_versions", all_versions)
+def test_objects_are_valid_in_each_supported_release(values: dict[str, Any]) -> None:
     recorder, _ = only(**values, github={"url": GITHUB["url"], "token": "t"})
     template = recorder.of_type(RELEASE)["runners-gha-runner-scale-set"]["values"]["template"]
     metadata = {"name": "runner", **template["metadata"]}
@@ -826,7 +818,7 @@ def test_network_policies_of_a_flow_allow_or_deny_it(source: Peer, to: Peer, por
     assert allowed(policies(), source, to, port) == may
 
 
-@pytest.mark.parametrize(("ending", "next_one"), [("", "1"), ("1", "2"), ("2", "")])
+@every("ending, next_one", [("", "1"), ("1", "2"), ("2", "")])
 def test_network_policies_of_a_replica_let_only_pulumi_in(ending: str, next_one: str) -> None:
     declared = [each for name, each in objects(replicated(3)[0]).items() if name.startswith("NetworkPolicy")]
     replica = Peer("10.0.0.2", CONFIG.build_namespace, build_daemon.service_labels(ending))
@@ -840,7 +832,7 @@ def test_network_policies_of_a_replica_let_only_pulumi_in(ending: str, next_one:
     assert not allowed(declared, replica, METADATA, 80)
 
 
-@pytest.mark.parametrize("source", [RUNNER, SERVICE, CONTROLLER])
+@every("source", [RUNNER, SERVICE, CONTROLLER])
 def test_network_policies_allow_dns_of_the_cluster_only(source: Peer) -> None:
     for server, may in ((DNS, True), (Peer("169.254.20.10"), True), (Peer("8.8.8.8"), False), (METADATA, False)):
         assert allowed(policies(), source, server, 53, "UDP") == may

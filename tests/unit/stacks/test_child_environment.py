@@ -10,6 +10,7 @@ import pytest
 
 from containers.child_environment import PROGRAMS, child_environment
 from stacks.config.stack_file import ROOT
+from tests.helpers.every import every
 
 PRODUCT = ("stacks", "containers", "cli", "components", "maintenance", "toolchain", "ci")
 STARTING = {"run", "Popen", "call", "check_call", "check_output"}
@@ -42,7 +43,7 @@ NEEDED = {
 """By program: the secrets that it gets; AWS's are those of registries' credential helpers and of the way to a builder."""
 
 
-@pytest.mark.parametrize("program", [*PROGRAMS, "tar", "mksquashfs", "no-such-program"])
+@every("program", [*PROGRAMS, "tar", "mksquashfs", "no-such-program"])
 def test_program_gets_the_secrets_that_it_needs_alone(program: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in (*SECRETS, "DOCKER_HOST"):
         monkeypatch.setenv(name, "canary")

@@ -9,10 +9,11 @@ import time
 import pytest
 
 from containers.errors import Shown, one_line, out_of_time, shown
+from tests.helpers.every import every
 
 
-@pytest.mark.parametrize(
-    ("text", "line"),
+@every(
+    "text, line",
     [
         ("https://me:secret@h.example/x", "https://***@h.example/x"),
         ("a //b@c //d@e f", "a //***@e f"),

@@ -17,6 +17,7 @@ from stacks.identity.fingerprint import published_fingerprints
 from stacks.plan import Plan
 from stacks.spec import ImageSpec, Outside, Sibling
 from stacks.tags import Suffix
+from tests.helpers.every import every
 from tests.helpers.refusals import refusal_line
 
 AMD64, ARM64 = "linux/amd64", "linux/arm64"
@@ -126,8 +127,8 @@ def test_sources_of_a_family_are_built_once_for_both() -> None:
     assert len(names) == 2 * len(alone.specs) - len(sources)
 
 
-@pytest.mark.parametrize(
-    ("values", "line"),
+@every(
+    "values, line",
     [
         (
             {"platforms": ["linux/arm64/v8"]},
@@ -158,7 +159,7 @@ def test_warnings_of_each_platform_are_the_stacks() -> None:
         assert graph.unlocked({**values, "platforms": platforms_}, "x").warnings.count(about) == times
 
 
-@pytest.mark.parametrize("stack", ["base-cu132-multi", "nccl-cu132-multi"])
+@every("stack", ["base-cu132-multi", "nccl-cu132-multi"])
 def test_stack_of_both_has_what_its_twin_has(stack: str) -> None:
     """For arm64 too: nothing is left out there."""
     twin = {spec.name for spec in plan.resolve(stack.removesuffix("-multi"))[1]}

@@ -13,6 +13,7 @@ from stacks.identity.fingerprint import fingerprints
 from stacks.spec import ImageSpec, Outside, Sibling, parents_first
 from stacks.tags import Suffix
 from tests.helpers.contents import content
+from tests.helpers.every import every
 
 
 def image(name: str, *parents: str, **changes: Any) -> ImageSpec:
@@ -37,8 +38,8 @@ def test_parents_first_of_any_order_is_the_same(order: list[str]) -> None:
     assert names == ["a", "b", "c", "d"]
 
 
-@pytest.mark.parametrize(
-    ("specs", "message"),
+@every(
+    "specs, message",
     [
         ([image("a", "nope")], "image 'a' needs 'nope', which the stack does not build; it builds: a"),
         ([image("a"), image("a")], "two images of the stack are named 'a'"),
@@ -73,14 +74,14 @@ def prints(changed: dict[str, Any], files: dict[str, str] | None = None, dockerf
     return fingerprints([content(image("a", **changed), files, dockerfile), content(image("b", "a"))])
 
 
-@pytest.mark.parametrize("change", [{"args": {"X": "2"}}, {"platform": "linux/arm64"}])
+@every("change", [{"args": {"X": "2"}}, {"platform": "linux/arm64"}])
 def test_fingerprint_of_changed_parent_changes_child(change: dict[str, Any]) -> None:
     before, after = prints({}), prints(change)
     assert before["a"] != after["a"]
     assert before["b"] != after["b"]
 
 
-@pytest.mark.parametrize("change", [{"files": {"a/run": "2"}}, {"dockerfile": "FROM debian\n"}])
+@every("change", [{"files": {"a/run": "2"}}, {"dockerfile": "FROM debian\n"}])
 def test_fingerprint_of_changed_file_changes_image_and_children(change: dict[str, Any]) -> None:
     before, after = prints({}), prints({}, **change)
     assert before == prints({})

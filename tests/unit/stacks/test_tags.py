@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from containers.errors import SlipwayError
 from stacks.tags import LIMIT, Revision, Suffix, branch_prefix, check_tail, parse, render
+from tests.helpers.every import every
 
 HEX = st.text("0123456789abcdef", min_size=8, max_size=8)
 VERSION = st.from_regex(r"[0-9]{1,2}(\.[0-9]{1,2}){1,2}(-[0-9]|-rc[0-9])?", fullmatch=True)
@@ -48,7 +49,7 @@ SUFFIXES = st.builds(
 )
 
 
-@pytest.mark.parametrize(
+@every(
     "tag",
     [
         "a1b2c3d-nccl-cuda12.1.1-nccl2.18.3-1-torch2.0.1-vision0.15.2-audio2.0.2",
@@ -82,8 +83,8 @@ def test_parse_separates_tail_from_fields_and_revision() -> None:
         Suffix(variant="abcdefa")
 
 
-@pytest.mark.parametrize(
-    ("tail", "reason"),
+@every(
+    "tail, reason",
     [
         ("", "expected letters, digits"),
         ("1.0", "expected letters, digits"),
@@ -155,9 +156,7 @@ def test_render_of_long_tag_names_what_to_shorten() -> None:
         render(Revision(commit="a1b2c3d"), Suffix(variant="base", tail="t" * 120))
 
 
-@pytest.mark.parametrize(
-    "tag", ["latest", "", "a1b2c3d", "A1B2C3D-base", "a1b2c3d-base-torch", "a1b2c3d-base-torch2 0"]
-)
+@every("tag", ["latest", "", "a1b2c3d", "A1B2C3D-base", "a1b2c3d-base-torch", "a1b2c3d-base-torch2 0"])
 def test_parse_of_invalid_tag_is_refused(tag: str) -> None:
     with pytest.raises(SlipwayError, match="is not a tag of the form"):
         parse(tag)
