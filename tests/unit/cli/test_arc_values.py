@@ -19,6 +19,7 @@ from stacks import flavors
 from stacks.config.ec2 import Ec2RunnersConfig
 from stacks.config.kubernetes import KubernetesRunnersConfig
 from stacks.config.stack_file import ROOT, stack_file
+from tests.helpers.every import every
 
 PYTORCH = Path(__file__).parent / "arc_values/pytorch.yaml"
 DIND: dict[str, Any] = {
@@ -172,8 +173,8 @@ data:
 """
 
 
-@pytest.mark.parametrize(
-    ("machine", "gpus", "fabric", "resources"),
+@every(
+    "machine, gpus, fabric, resources",
     [
         ("p5.48xlarge", "nvidia.com/mig-3g.40gb", "vpc.amazonaws.com/efa: 4", {"vpc.amazonaws.com/efa": 4}),
         ("Standard_ND96isr_H100_v5", "nvidia.com/gpu.shared", "rdma/shared_ib: 1", {"rdma/shared_ib": 1}),
@@ -258,8 +259,8 @@ def test_values_without_a_key_of_ours_are_passed_on(tmp_path: Path) -> None:
     assert not [line for line in left if line.startswith((*more,))]
 
 
-@pytest.mark.parametrize(
-    ("text", "line"),
+@every(
+    "text, line",
     [
         ("a: [", "is not YAML"),
         ("a: b", "expected one document with githubConfigUrl"),

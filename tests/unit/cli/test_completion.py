@@ -13,6 +13,7 @@ from cli import completion
 from cli.main import main
 from stacks import plan
 from stacks.config.stack_file import ROOT, stack_names
+from tests.helpers.every import every
 
 
 def complete(line: str, *, code: str = "from cli.main import run; run()") -> list[str]:
@@ -24,8 +25,8 @@ def complete(line: str, *, code: str = "from cli.main import run; run()") -> lis
     return [item.partition(",")[2] for item in done.stdout.splitlines() if item]
 
 
-@pytest.mark.parametrize(
-    ("line", "words"),
+@every(
+    "line, words",
     [
         ("slipway s", ["show", "start", "scan"]),
         ("slipway show nccl-cu1", [name for name in stack_names() if name.startswith("nccl-cu1")]),
@@ -66,7 +67,7 @@ def test_image_names_are_kept_until_stacks_change(tmp_path: Path, monkeypatch: p
         completion._image_names("nccl-cu121")
 
 
-@pytest.mark.parametrize("shell", completion.SHELLS)
+@every("shell", completion.SHELLS)
 def test_completion_script_is_of_its_shell(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["completion", shell]) == 0
     printed = capsys.readouterr().out

@@ -16,6 +16,7 @@ from stacks import plan
 from stacks.config.stack_file import ROOT, read_stack
 from stacks.plan import Plan, PlannedImage
 from stacks.versions.efa_ngc import ngc_versions
+from tests.helpers.every import every
 from tests.unit.dockerfiles.test_arguments import every_spec
 
 OWNER = (1234, 100)
@@ -32,7 +33,7 @@ def settings(text: str) -> dict[str, str]:
     return dict(line.split("=", 1) for line in text.splitlines() if not line.startswith("#"))
 
 
-@pytest.mark.parametrize("stack", ["local", "base-cu132", "nccl-cu118", "efa", "aks-megatron", "universal-cu113"])
+@every("stack", ["local", "base-cu132", "nccl-cu118", "efa", "aks-megatron", "universal-cu113"])
 def test_compose_train_builds_with_every_argument_of_plan(stack: str) -> None:
     planned = plan.make(stack)
     services, env = services_and_env(planned)
@@ -105,8 +106,8 @@ def test_compose_image_of_caller_keeps_its_home() -> None:
         assert "HOME" in services["ngc"]["environment"]
 
 
-@pytest.mark.parametrize(
-    ("stack", "user", "groups"),
+@every(
+    "stack, user, groups",
     [
         ("universal-cu113", 1000, ["conda"]),
         ("universal-cu113", 1001, None),
@@ -196,7 +197,7 @@ def test_compose_unknown_image_is_one_line(capsys: pytest.CaptureFixture[str]) -
     assert capsys.readouterr().err == "stack local builds no image 'torhc' (did you mean 'torch'?); it builds: torch\n"
 
 
-@pytest.mark.parametrize(("machine", "platform"), [("x86_64", "linux/amd64"), ("aarch64", "linux/arm64")])
+@every("machine, platform", [("x86_64", "linux/amd64"), ("aarch64", "linux/arm64")])
 def test_compose_of_platforms_is_for_machine_or_option(
     machine: str, platform: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

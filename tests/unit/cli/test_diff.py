@@ -30,6 +30,7 @@ from stacks.tags import Suffix
 from tests.fakes.registry import INDEX, Registry, compress, digest_of
 from tests.helpers.contents import content
 from tests.helpers.elf_writer import LOADER, elf, fatbin, loader
+from tests.helpers.every import every
 from tests.helpers.html_elements import Page
 from tests.helpers.layers import Item, archive, files_archive
 from tests.helpers.sample_repository import STACK, make
@@ -527,8 +528,8 @@ def test_diff_not_inspected_says_nothing_of_loading(pair: Pair) -> None:
     assert pair.compare([BASE], [LARGE])["loading"] is None
 
 
-@pytest.mark.parametrize(
-    ("script", "expected"),
+@every(
+    "script, expected",
     [
         ("""echo '{"images": {}}'""", {"images": {}}),
         ("echo 'error: no stack named local found' >&2; exit 255", {}),

@@ -15,6 +15,7 @@ from cli.startup.docker_client import Pull
 from cli.startup.measurement import Settings, Start, measure, read_script
 from containers.errors import SlipwayError
 from tests.fakes import compiling_torch
+from tests.helpers.every import every
 
 
 @pytest.fixture
@@ -122,8 +123,8 @@ def test_own_script_is_in_place_of_the_compiled_step(started: Callable[..., Star
     )
 
 
-@pytest.mark.parametrize(
-    ("content", "refusal"),
+@every(
+    "content, refusal",
     [
         (None, "cannot be read: No such file or directory"),
         (b"\xff", "it is no text in UTF-8; give a Python script"),

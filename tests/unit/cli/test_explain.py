@@ -9,6 +9,7 @@ from cli.keys.key import keys
 from cli.main import main
 from stacks import flavors
 from stacks.config.stack_file import read_stack
+from tests.helpers.every import every
 from tests.helpers.registry_kinds import KINDS
 
 
@@ -77,8 +78,8 @@ def test_explain_without_key_lists_keys_by_flavor(capsys: pytest.CaptureFixture[
     assert "\n  train " not in output
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
+@every(
+    "words, message",
     [
         (["torch.visoin"], "no flavor has the key 'torch.visoin' (did you mean 'torch.vision'?); "),
         (["train", "--stack", "efa"], "stack efa: its flavor has no key 'train'; "),

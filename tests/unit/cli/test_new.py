@@ -179,8 +179,8 @@ def test_new_of_every_stack_builds_the_same(stack: str) -> None:
     assert flavors.load(read, stack) == flavors.load(values, stack)
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
+@every(
+    "words, message",
     [
         (["mine", "--flavor", "ncll"], "stack mine: slipway:flavor: 'ncll' is not a flavor (did you mean 'nccl'?)"),
         (["mine"], "stack mine: slipway:flavor is required; allowed: "),

@@ -22,6 +22,7 @@ from stacks import graph
 from stacks.config.fetching.mirrors import MirrorsConfig
 from stacks.spec import Packages
 from tests.fakes.package_index import Index
+from tests.helpers.every import every
 from tests.helpers.needs import mounting
 
 WHEEL = "hello-1.0-py3-none-any.whl"
@@ -254,8 +255,8 @@ def test_index_of_an_unknown_certificate_says_what_to_trust(tmp_path: Path) -> N
     served.close()
 
 
-@pytest.mark.parametrize(
-    ("platform", "glibc", "target"),
+@every(
+    "platform, glibc, target",
     [
         ("linux/amd64", "2.28", "x86_64-manylinux_2_28"),
         ("linux/arm64", "2.28", "aarch64-manylinux_2_28"),

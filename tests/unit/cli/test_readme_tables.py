@@ -14,6 +14,7 @@ from stacks import flavors
 from stacks.config.fetching.mirrors import MirrorsConfig
 from stacks.config.stack_file import ROOT
 from stacks.spec import CONTEXT
+from tests.helpers.every import every
 
 
 def test_readme_tables_committed_are_current() -> None:
@@ -75,8 +76,8 @@ def test_arguments_row_has_the_comment_or_the_meaning_of_key(tmp_path: Path) -> 
     ]
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
+@every(
+    "text, message",
     [
         ("# What it is for.\nARG A\n", "nothing says what A means: write '# A ...' above its ARG"),
         ("# A Too far.\n\nARG A\n", "nothing says what A means"),

@@ -25,6 +25,7 @@ from maintenance.refresh import refresh, rows, table_text, torch_table
 from stacks.config.load import environment_mirrors
 from stacks.versions import tables
 from stacks.versions.tables import table
+from tests.helpers.every import every
 from tests.helpers.refusals import refusal_line
 
 CUDNN = ("9.0.0.312", "9.28.0.42", "9.99.1.7", "8.9.7.29", "9.100.0.1")
@@ -165,7 +166,7 @@ def test_refresh_of_unknown_table_suggests_one() -> None:
     )
 
 
-@pytest.mark.parametrize("source", refresh.sources(), ids=lambda source: source.name)
+@every("source", refresh.sources())
 def test_source_matches_rows_of_its_table(source: refresh.ReleaseSource) -> None:
     assert table(source.table)
     groups = re.findall(r"\(([^()]*(?:\(\?:[^()]*\)[^()]*)*)\)", source.pattern)
@@ -287,7 +288,7 @@ def test_cuda_row_has_what_tags_say_and_marks_the_driver() -> None:
     }
 
 
-@pytest.mark.parametrize("name", sorted({source.table for source in refresh.sources() if not source.by_hand}))
+@every("name", sorted({source.table for source in refresh.sources() if not source.by_hand}))
 def test_new_row_stands_behind_older_ones(name: str) -> None:
     text = (Path(tables.__file__).parent / f"{name}.toml").read_text()
     for source in refresh.sources():
@@ -301,8 +302,8 @@ def test_new_row_stands_behind_older_ones(name: str) -> None:
         assert len(renewed.splitlines()) - len(text.splitlines()) in {0, 1, 2}
 
 
-@pytest.mark.parametrize(
-    ("text", "lost"),
+@every(
+    "text, lost",
     [
         ('[a]\nb = ["1"]\n[c]\nd = "x"\n', "a.b would be lost"),
         ('[a]\nb = ["2", "1"]\n[c]\nd = "x"\n', "a.b would be lost"),

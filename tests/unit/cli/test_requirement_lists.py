@@ -7,6 +7,7 @@ import pytest
 from cli.locking import git_objects, requirement_lists
 from containers.errors import SlipwayError
 from stacks.config.fetching.mirrors import MirrorsConfig
+from tests.helpers.every import every
 
 LOCKED = {"https://github.com/acme/tool#refs/tags/v1": "0" * 40}
 OPTION = "https://github.com/acme/tool: requirements.txt at v1 has an option '--extra-index-url'"
@@ -20,7 +21,7 @@ def read(monkeypatch: pytest.MonkeyPatch, content: bytes, **others: bytes) -> di
     return requirement_lists.read("acme/tool v1 requirements.txt", MirrorsConfig(), LOCKED)
 
 
-@pytest.mark.parametrize("end", ["\n", "\r\n", "\r", "\v", "\f", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029"])
+@every("end", ["\n", "\r\n", "\r", "\v", "\f", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029"])
 def test_option_after_any_end_of_line_is_refused(end: str, monkeypatch: pytest.MonkeyPatch) -> None:
     text = f"numpy{end}--extra-index-url http://127.0.0.1:9/simple\n"
     with pytest.raises(SlipwayError) as caught:
@@ -28,16 +29,14 @@ def test_option_after_any_end_of_line_is_refused(end: str, monkeypatch: pytest.M
     assert str(caught.value) == OPTION
 
 
-@pytest.mark.parametrize("start", [b"", b" \t", b"\xef\xbb\xbf", b"\xef\xbb\xbf ", "\u00a0\u3000".encode()])
+@every("start", [b"", b" \t", b"\xef\xbb\xbf", b"\xef\xbb\xbf ", "\u00a0\u3000".encode()])
 def test_option_on_the_first_line_is_refused(start: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SlipwayError) as caught:
         read(monkeypatch, start + b"--extra-index-url=http://127.0.0.1:9/simple")
     assert str(caught.value) == OPTION
 
 
-@pytest.mark.parametrize(
-    ("content", "byte"), [(b"numpy\n\xe9\n", 7), ("--index-url http://127.0.0.1:9\n".encode("utf-16"), 1)]
-)
+@every("content, byte", [(b"numpy\n\xe9\n", 7), ("--index-url http://127.0.0.1:9\n".encode("utf-16"), 1)])
 def test_list_that_is_not_utf8_is_one_line(content: bytes, byte: int, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SlipwayError) as caught:
         read(monkeypatch, content)
@@ -63,8 +62,8 @@ def test_option_of_a_nested_list_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
     assert str(caught.value) == "https://github.com/acme/tool: a.txt at v1 has an option '-i'"
 
 
-@pytest.mark.parametrize(
-    ("line", "path"),
+@every(
+    "line, path",
     [
         ("-r ../../etc/passwd", "../../etc/passwd"),
         ("-r build/../../a.txt", "build/../../a.txt"),

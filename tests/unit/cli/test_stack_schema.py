@@ -6,7 +6,6 @@ import json
 from typing import Any
 
 import jsonschema
-import pytest
 import yaml
 
 from cli.keys import stack_schema
@@ -34,7 +33,7 @@ def test_schema_stack_file_passes(stack: str) -> None:
     assert mistakes(yaml.safe_load(stack_file(stack).read_text())["config"]) == []
 
 
-@pytest.mark.parametrize(
+@every(
     "config",
     [
         {"slipway:flavor": "base", "slipway:maxJobs": 4, "aws:region": "eu-west-1"},

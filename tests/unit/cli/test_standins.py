@@ -5,14 +5,13 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-import pytest
-
 from containers.image.gpu.release_order import order
 from maintenance.upstream import pins
 from maintenance.upstream.contract import components, contract
 from maintenance.upstream.findings import findings
 from maintenance.upstream.upstream_files import FolderFiles
 from tests.fakes.upstreams.upstreams import HERE, standins
+from tests.helpers.every import every
 
 STOOD_IN = [
     name
@@ -101,7 +100,7 @@ def standin(name: str, tag: str, folder: Path) -> FolderFiles:
     return FolderFiles(tree)
 
 
-@pytest.mark.parametrize("name", STOOD_IN)
+@every("name", STOOD_IN)
 def test_standin_is_shaped_as_the_contract(name: str, tmp_path: Path) -> None:
     excused = [expression for component, expression in OTHERWISE if component == name]
     tags = pins.tags(contract(name))
@@ -122,7 +121,7 @@ def test_standin_is_shaped_as_the_contract(name: str, tmp_path: Path) -> None:
         assert broken == [], tag
 
 
-@pytest.mark.parametrize(("name", "expression"), OTHERWISE)
+@every("name, expression", OTHERWISE)
 def test_excuse_of_standin_is_needed(name: str, expression: str, tmp_path: Path) -> None:
     assert name in STOOD_IN
     missing = []

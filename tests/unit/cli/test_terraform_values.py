@@ -20,6 +20,7 @@ from stacks import checks, flavors, graph
 from stacks.checks import ec2_site
 from stacks.config.ec2 import Ec2RunnersConfig
 from stacks.config.stack_file import stack_file
+from tests.helpers.every import every
 
 # As upstream's examples/default, ephemeral and multi-runner have it, shorter.
 DEFAULT = """
@@ -335,8 +336,8 @@ def test_files_of_variables_and_json_are_read(tmp_path: Path) -> None:
 RUNNERS = 'module "r" { source = "github-aws-runners/github-runner/aws" }\n'
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "line"),
+@every(
+    "name, text, line",
     [
         ("main.tf", "a b", "is not Terraform's HCL: line 1: expected NAME = VALUE"),
         ("main.tf", "a = [\n1,\n", "is not Terraform's HCL: line 3: expected a value"),
@@ -366,8 +367,8 @@ def test_file_without_the_module_is_one_line(tmp_path: Path, name: str, text: st
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("text", "value"),
+@every(
+    "text, value",
     [
         ("1 // one", 1),
         ("-1.5e3", -1500.0),
@@ -388,7 +389,7 @@ def test_values_are_read_as_terraform_reads_them(text: str, value: object) -> No
     assert read_hcl(f"a = {text}\nb {{\n}}\n") == {"a": value, "b": [{}]}
 
 
-@pytest.mark.parametrize("cron", ["0 0 9 * * 1", "* 30 9-17 * * 1-5", "* * 9-17 1 * *", "* * 17-9 * * *", "* * 9-24 * * *", "* * 8,9 * * *", "* * * * * 5-1", "* * * * * 1#2", "", "@daily"])  # fmt: skip
+@every("cron", ["0 0 9 * * 1", "* 30 9-17 * * 1-5", "* * 9-17 1 * *", "* * 17-9 * * *", "* * 9-24 * * *", "* * 8,9 * * *", "* * * * * 5-1", "* * * * * 1#2", "", "@daily"])  # fmt: skip
 def test_time_that_is_not_of_whole_hours_is_named(tmp_path: Path, cron: str) -> None:
     text = DEFAULT.replace("* * 9-17 * * 1-5", cron)
     config, _, lines = translated(written(tmp_path, text))

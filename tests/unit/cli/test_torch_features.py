@@ -14,6 +14,7 @@ from maintenance.refresh import torch_features
 from stacks import plan
 from stacks.config.stack_file import read_stack
 from stacks.versions.tables import table
+from tests.helpers.every import every
 
 PROBE = torch_features.PROBE.read_text()
 
@@ -58,7 +59,7 @@ def test_table_names_only_what_the_check_tries() -> None:
         assert {*row["gpu"], *row["cpu"]} <= names, release
 
 
-@pytest.mark.parametrize("stack", ["local", "base-cu132", "nccl-cu132", "base-cu129"])
+@every("stack", ["local", "base-cu132", "nccl-cu132", "base-cu129"])
 def test_torch_is_asked_for_all_that_the_wheel_has(stack: str) -> None:
     read = table("torch_features")["2.14.1"]
     assert features(stack).split() == [*read["gpu"], *read["cpu"]]
@@ -159,8 +160,8 @@ class backends:
 """A torch with MKL and without oneDNN."""
 
 
-@pytest.mark.parametrize(
-    ("words", "output", "code"),
+@every(
+    "words, output, code",
     [
         ("mkl -mkldnn", "1 features of the published wheel\noff, as slipway:cmake says so: mkldnn\n", 0),
         ("-mkldnn", "no published wheel of this release was read\noff, as slipway:cmake says so: mkldnn\n", 0),

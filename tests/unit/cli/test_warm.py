@@ -103,8 +103,8 @@ def changed(change: Callable[[list[str]], Sequence[str]]) -> list[str]:
     return [*change(warm_hook.machine())]
 
 
-@pytest.mark.parametrize(
-    ("change", "fits"),
+@every(
+    "change, fits",
     [
         (lambda lines: lines, True),
         (lambda lines: [*lines[:-1], " ".join(lines[-1].split()[:-1])], True),
@@ -113,7 +113,6 @@ def changed(change: Callable[[list[str]], Sequence[str]]) -> list[str]:
         (lambda lines: ["gpu NVIDIA H100 80GB HBM3", "driver 580", *lines], False),
         (lambda lines: ["driver 580", *lines], False),
     ],
-    ids=["same", "older-processor", "newer-processor", "other-architecture", "other-gpu", "other-driver"],
 )
 def test_cache_fits_where_its_code_runs(change: Callable[[list[str]], Sequence[str]], fits: bool) -> None:
     assert warm_hook.fits(changed(change)) is fits
@@ -172,8 +171,8 @@ def test_record_is_read_from_history_and_not_if_changed() -> None:
     assert combined_key([RECORD]) != combined_key([RECORD, RECORD])
 
 
-@pytest.mark.parametrize(
-    ("registry", "kept"),
+@every(
+    "registry, kept",
     [
         ({"kind": "ecr", "repository": "123456789012.dkr.ecr.eu-west-1.amazonaws.com/ml"}, ["keep-prod-nccl-warm"]),
         ({"kind": "ghcr", "repository": "ghcr.io/acme"}, []),
@@ -198,8 +197,8 @@ def test_newest_warm_image_is_kept_in_ecr(
     assert tagged == [("r.example/nccl@sha256:1", name) for name in kept]
 
 
-@pytest.mark.parametrize(
-    ("status", "printed", "expected"),
+@every(
+    "status, printed, expected",
     [
         (-signal.SIGKILL, "x", "warm.py: it was not done in 90 s: slipway:warm.seconds is the limit"),
         (warm_container.FULL, "x", "warm.py: its caches have no room left in 2,048 bytes: see slipway:warm.size"),
@@ -223,8 +222,8 @@ def with_plan(monkeypatch: pytest.MonkeyPatch, signing: object = None) -> None:
     monkeypatch.setattr(stack_login, "configured", lambda _: None)
 
 
-@pytest.mark.parametrize(
-    ("repository", "signed", "reason"),
+@every(
+    "repository, signed, reason",
     [
         ("r.example/other/torch", True, "not an image of r.example/images/torch, where the stack publishes it"),
         ("r.example/images/torch", False, "no signature"),
@@ -263,7 +262,7 @@ def test_layers_that_are_kept_are_those_attested(monkeypatch: pytest.MonkeyPatch
     assert warm_build._others(target, f"r.example/torch@{DIGEST}") == ["first", "second"]  # type: ignore[comparison-overlap]
 
 
-@pytest.mark.parametrize("state", [{}, [], {"outputs": None}, {"outputs": "x"}])
+@every("state", [{}, [], {"outputs": None}, {"outputs": "x"}])
 def test_state_of_a_branch_of_another_shape_is_one_line(monkeypatch: pytest.MonkeyPatch, state: object) -> None:
     """Without outputs there, none of Pulumi's own state count in their place."""
     options: Any = SimpleNamespace(stack="prod", image="", onto="", to="", caches=None)
@@ -290,8 +289,8 @@ def test_claims_of_a_pod_are_text_in_the_summary(monkeypatch: pytest.MonkeyPatch
     assert (tmp_path / "summary").read_text() == "- `torch: 1 file for H100](https://a.example) '<b>'`\n"
 
 
-@pytest.mark.parametrize(
-    ("room", "reason"),
+@every(
+    "room, reason",
     [
         ({"f_bavail": 9, "f_files": 0, "f_favail": 0}, None),
         ({"f_bavail": 0, "f_files": 0, "f_favail": 0}, "no room left on the disk of "),
@@ -308,8 +307,8 @@ def test_disk_of_a_pod_is_full_where_it_says_so(
         warm_container.run(vars(warm_hook), tmp_path, "steps.py", b"", io.BytesIO(), 60)
 
 
-@pytest.mark.parametrize(
-    ("before", "reason"),
+@every(
+    "before, reason",
     [
         ({"images": {"torch": {"ref": f"r.example/other/torch@{DIGEST}", "tag": "1"}}}, "not an image of r.example/im"),
         ({"images": {"torch": {"ref": f"r.example/images/torch@{DIGEST}"}}}, r"what is recorded has another .*KeyErr"),
@@ -331,7 +330,7 @@ def test_outputs_of_a_branch_are_held_against_the_plan(
         warm_build.in_pod("prod", None, Path(), before)
 
 
-@pytest.mark.parametrize("script", ["warm/no-such-file.py", "stacks"])
+@every("script", ["warm/no-such-file.py", "stacks"])
 def test_script_that_is_not_there_is_refused(script: str) -> None:
     values = {"flavor": "local", "warm": {"script": script}}
     with pytest.raises(SlipwayError) as caught:

@@ -16,6 +16,7 @@ from containers.dockerfile.context import digest
 from stacks.config.stack_file import ROOT
 from stacks.differences import file_list
 from tests.fakes.pulumi_mocks import DIGEST, SECRET, Recorder, planned, run
+from tests.helpers.every import every
 
 
 def test_variant_with_a_parent_is_built_on_its_digest() -> None:
@@ -79,8 +80,8 @@ def test_registry_password_is_a_secret_of_the_image_alone() -> None:
     assert "hunter2" not in repr(rest) + repr(values["outputs"])
 
 
-@pytest.mark.parametrize(
-    ("registry", "typ"),
+@every(
+    "registry, typ",
     [
         ({"kind": "generic", "repository": "r.example/x"}, "GenericRegistry"),
         ({"kind": "ghcr", "repository": "ghcr.io/acme/x"}, "GhcrRegistry"),
@@ -99,7 +100,7 @@ def test_registry_unpublished_passes_no_password(registry: dict[str, str], typ: 
         assert ("hunter2" in repr(recorder.resources)) == publish
 
 
-@pytest.mark.parametrize("typ", ["slipway:image:ImageVariant", "slipway:registry:LocalRegistry"])
+@every("typ", ["slipway:image:ImageVariant", "slipway:registry:LocalRegistry"])
 def test_registry_component_has_its_type(typ: str) -> None:
     recorder, _ = run()
     assert typ in {key[0] for key in recorder.resources}
@@ -164,9 +165,9 @@ def test_supply_chain_left_out_declares_nothing() -> None:
     assert "signed" not in values["outputs"]
 
 
-@pytest.mark.parametrize("publish", [True, False])
-@pytest.mark.parametrize(
-    ("config", "signer", "trusted"),
+@every("publish", [True, False])
+@every(
+    "config, signer, trusted",
     [
         ({}, None, False),
         ({"trustRegistry": True}, None, True),
@@ -185,7 +186,7 @@ def test_product_needs_its_own_signature_or_a_trusted_registry(
     assert product["annotations"] == {"tag": "abc1234-base", "fingerprint": "f" * 64}
 
 
-@pytest.mark.parametrize("publish", [True, False])
+@every("publish", [True, False])
 def test_product_is_looked_up_before_its_build(publish: bool) -> None:
     registry = {"kind": "generic", "repository": "r.example/x", "username": "me", "password": "hunter2"}
     there = f"r.example/x/torch@{DIGEST}"
@@ -272,8 +273,8 @@ RUNNERS = {
 }
 
 
-@pytest.mark.parametrize(
-    ("values", "engine"),
+@every(
+    "values, engine",
     [
         ({}, ""),
         ({"engines": {"linux/amd64": "ssh://b"}}, "unix://.slipway/engines/t-amd64.sock"),
@@ -346,8 +347,8 @@ def test_official_provider_has_one_engine_beside_a_build_service(monkeypatch: py
             run(publish=False, buildOn="runners", runners=runners)
 
 
-@pytest.mark.parametrize(
-    ("values", "exceptions", "policy"),
+@every(
+    "values, exceptions, policy",
     [
         (
             {"vulnerabilities": {"severity": "high"}},
@@ -385,8 +386,8 @@ def test_stack_without_checks_declares_none() -> None:
     assert "checkFiles" not in values["outputs"]
 
 
-@pytest.mark.parametrize(
-    ("parent", "asks"),
+@every(
+    "parent, asks",
     [("r.example/base/cuda", ("me", True)), ("r.example:5000/base/cuda", ()), ("docker.io/acme/cuda", ())],
 )
 def test_parent_in_own_registry_is_verified_with_its_login(parent: str, asks: tuple[object, ...]) -> None:

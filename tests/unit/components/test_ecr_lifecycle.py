@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import pytest
-
 from components.registry.ecr_registry import ATTACHED, lifecycle
 from stacks.tags import KEEP
+from tests.helpers.every import every
 
 Rule = Mapping[str, Any]
 
@@ -91,11 +90,7 @@ def signed(version: Callable[[int], Iterator[Manifest]]) -> Callable[[int], Iter
     return pushed
 
 
-@pytest.mark.parametrize(
-    ("version", "manifests"),
-    [(single, 1), (both, 3), (signed(single), 4), (signed(both), 10)],
-    ids=["single", "platforms", "signed", "signed platforms"],
-)
+@every("version, manifests", [(single, 1), (both, 3), (signed(single), 4), (signed(both), 10)])
 def test_lifecycle_keeps_newest_images_whole(version: Callable[[int], Iterator[Manifest]], manifests: int) -> None:
     """60 versions, of which another stack exports the third. Each evaluation meets what the one before left."""
     policy = lifecycle(5, manifests, signed=manifests > 3)
@@ -119,7 +114,7 @@ def test_lifecycle_keeps_newest_images_whole(version: Callable[[int], Iterator[M
     assert names == {image.name for image in images} | {name for image in images for name in image.names}
 
 
-@pytest.mark.parametrize("keeps", [True, False], ids=["as it is tagged", "without the tag"])
+@every("keeps", [True, False])
 def test_warm_image_stays_while_its_image_is_exported(keeps: bool) -> None:
     """A stack exports and warms its third version, and others push 60 more, of which each third one is warmed."""
     policy = lifecycle(5, 2)

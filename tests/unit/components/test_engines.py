@@ -22,6 +22,7 @@ from containers.errors import SlipwayError
 from stacks import flavors, plan
 from stacks.placement import address
 from stacks.plan import Plan
+from tests.helpers.every import every
 from tests.helpers.refusals import refusal_line
 
 AMD64, ARM64 = PLATFORMS = ("linux/amd64", "linux/arm64")
@@ -129,8 +130,8 @@ def test_pool_spreads_images_and_an_engine_moves_few() -> None:
     assert firsts != [Pool("linux/arm64", ["ssh://a", "ssh://b", "ssh://c"]).order(image)[0] for image in IMAGES]
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 8, 41])
-@pytest.mark.parametrize("engines", [["ssh://a", "ssh://b"], ["ssh://a", "ssh://b", "ssh://c"]])
+@every("count", [1, 2, 3, 8, 41])
+@every("engines", [["ssh://a", "ssh://b"], ["ssh://a", "ssh://b", "ssh://c"]])
 def test_pool_gives_no_engine_more_than_its_share(engines: list[str], count: int) -> None:
     for first in range(0, 100, 5):
         images = IMAGES[first : first + count]
@@ -362,8 +363,8 @@ def test_pool_without_engine_is_an_error_of_the_engine(runnable: dict[str, Any],
         assert json.loads(body)["message"].startswith("slipway:engines.linux/amd64: no engine answers: unix://")
 
 
-@pytest.mark.parametrize(
-    ("engines", "line"),
+@every(
+    "engines, line",
     [
         ({AMD64: "docker.example"}, "expected ssh://[user@]host[:port], unix:///path/of/socket or tcp://host:port"),
         ({AMD64: "ssh://-oProxyCommand=x"}, "expected ssh://"),

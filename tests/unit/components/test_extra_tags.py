@@ -9,6 +9,7 @@ from containers.errors import SlipwayError
 from stacks import flavors, plan
 from stacks.config.stack_file import read_stack
 from tests.fakes.pulumi_mocks import DIGEST, run
+from tests.helpers.every import every
 from tests.unit.components.test_ecr import ECR, EXTRA_TAG, REPOSITORY
 
 
@@ -33,7 +34,7 @@ def test_ecr_with_extra_tags_lets_only_them_move() -> None:
     assert sorted(recorder.of_type(EXTRA_TAG)) == ["extras-keep", "extras-tag-latest", "torch-keep", "torch-tag-latest"]
 
 
-@pytest.mark.parametrize("branch", ["main", "topic"])
+@every("branch", ["main", "topic"])
 def test_extra_tags_on_a_branch_have_its_prefix(branch: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLIPWAY_BRANCH", branch)
     [image] = plan.make("local", {**read_stack("local"), "extraTags": ["latest"]}).images
@@ -47,8 +48,8 @@ def test_extra_tags_on_a_branch_have_its_prefix(branch: str, monkeypatch: pytest
         assert lacking(config, {"extraTags": {"torch": [f"r.example/x/torch:{there}"]}}, requested_tags) == message
 
 
-@pytest.mark.parametrize(
-    ("tags", "message"),
+@every(
+    "tags, message",
     [
         (
             ["a1b2c3d-base-cuda12.1.1"],
@@ -69,9 +70,7 @@ def test_extra_tags_invalid_are_refused_in_one_line(tags: object, message: str) 
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("branch", "tag"), [("keep", "local"), ("sha256", "x"), ("deadbeef", "base-cuda12.1.1"), ("b" * 100, "t" * 60)]
-)
+@every("branch, tag", [("keep", "local"), ("sha256", "x"), ("deadbeef", "base-cuda12.1.1"), ("b" * 100, "t" * 60)])
 def test_extra_tags_of_a_branch_keep_their_meaning(branch: str, tag: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLIPWAY_BRANCH", branch)
     with pytest.raises(SlipwayError) as caught:

@@ -15,6 +15,7 @@ from containers.registry.reference import on_loopback
 from stacks import plan
 from tests.fakes.loopback import run_server
 from tests.fakes.registry import INDEX, Registry, _Handler, skip_retry_waits
+from tests.helpers.every import every
 from tests.helpers.refusals import refusal, refusal_line
 
 KEY = "-----BEGIN PUBLIC KEY-----\nMFkw\n-----END PUBLIC KEY-----\n"
@@ -111,8 +112,8 @@ def test_unpublished_stack_asks_no_registry(plain_registry: str) -> None:
     preflight.check(plan.make("local", {"flavor": "local", "registry": registry, "publish": False}, search=False))
 
 
-@pytest.mark.parametrize(
-    ("keys", "line"),
+@every(
+    "keys, line",
     [
         ({"signing": {"key": "gone.key", "publicKey": KEY}}, "slipway:signing: cosign is not on PATH"),
         ({"trust": {"docker.io": {"publicKey": KEY}}}, "slipway:trust: cosign is not on PATH"),

@@ -30,6 +30,7 @@ from stacks.placement import address
 from tests.fakes.docker_relay import Relay
 from tests.fakes.pulumi_mocks import planned, run
 from tests.fakes.tls_relays import relays, server_context
+from tests.helpers.every import every
 from tests.helpers.refusals import refusal_line
 from tests.unit.components.test_engines import IMAGES, Engine, Unix, ask, session, wait_for
 
@@ -179,7 +180,7 @@ def test_replicas_that_all_are_gone_are_an_error_of_the_build(tmp_path: Path) ->
         assert json.loads(body)["message"].startswith(f"slipway:runners.build: no engine answers: {NAMES[0]}: no ans")
 
 
-@pytest.mark.parametrize("pool", [Pool(AMD64, ["ssh://a", "ssh://b"], IMAGES, together=True)])
+@every("pool", [Pool(AMD64, ["ssh://a", "ssh://b"], IMAGES, together=True)])
 def test_pool_of_images_that_stay_has_one_engine_for_all(pool: Pool) -> None:
     assert len({tuple(pool.order(image)) for image in IMAGES}) == 1
     together = Replicas(AMD64, dict.fromkeys(NAMES, "a:1"), IMAGES, together=True)

@@ -51,8 +51,8 @@ def test_config_by_default_signs_tags_and_trusts_nothing() -> None:
     assert (config.signing, config.extra_tags, config.trust) == (None, (), {})
 
 
-@pytest.mark.parametrize(
-    ("signing", "who", "log"),
+@every(
+    "signing, who, log",
     [
         ({"key": "keys/cosign.key", "publicKey": PUBLIC}, "public key MFkwEwYH", False),
         (
@@ -135,8 +135,8 @@ def test_trust_with_nested_prefixes_takes_the_longest() -> None:
     assert trusted({"docker.io/library/debian": one}, "debian@sha256:" + "a" * 64) is one
 
 
-@pytest.mark.parametrize(
-    ("spelled", "parents"),
+@every(
+    "spelled, parents",
     [
         ("nvidia/cuda", ["nvidia/cuda:12.1.1-base-ubuntu20.04", "index.docker.io/nvidia/cuda:1"]),
         ("nvidia", ["nvidia/cuda:1"]),
@@ -162,8 +162,8 @@ def test_trust_of_one_official_image_precedes_that_of_all() -> None:
     assert trusted({"library": one, "debian": other}, "ubuntu:24.04") is one
 
 
-@pytest.mark.parametrize(
-    ("key", "message"),
+@every(
+    "key, message",
     [
         ("quay.io", "no parent image comes from there; the parents are: docker.io/library/debian"),
         ("docker.io/library/debain", "no parent image comes from there (did you mean "),
@@ -183,8 +183,8 @@ def test_trust_key_that_covers_one_of_two_parents_is_accepted() -> None:
     assert list(unmatched_keys(graph)) == []
 
 
-@pytest.mark.parametrize(
-    ("config", "outputs", "message"),
+@every(
+    "config, outputs, message",
     [
         ({}, {}, ""),
         ({}, {"signed": {"torch": {"signature": "s", "by": "anybody"}}}, ""),
@@ -213,7 +213,7 @@ def test_affected_with_lacking_signatures_lists_the_images(
     assert lacking(load(**config), outputs, config.get("extraTags", ())) == message
 
 
-@pytest.mark.parametrize("digest", ["", "@sha256:" + "a" * 64])
+@every("digest", ["", "@sha256:" + "a" * 64])
 def test_trust_of_a_parent_without_a_digest_is_refused(digest: str) -> None:
     trust = {"docker.io/acme": {"publicKey": PUBLIC}}
     unlocked = graph.unlocked({"flavor": "local", "base": f"docker.io/acme/base:1{digest}", "trust": trust}, "stack t")
@@ -230,8 +230,8 @@ def test_extra_tag_of_two_stacks_is_refused() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("remote", "uri"),
+@every(
+    "remote, uri",
     [
         ("https://me:hunter2@git.example/acme/images.git", "git+https://git.example/acme/images"),
         ("https://git.example:8443/acme/images", "git+https://git.example:8443/acme/images"),
@@ -306,8 +306,8 @@ def test_provenance_has_one_builder_whoever_calls_it(monkeypatch: pytest.MonkeyP
         assert slsa.builder(key).endswith(f"/{caller}.yml@refs/heads/main")
 
 
-@pytest.mark.parametrize(
-    ("build_on", "address", "expected"),
+@every(
+    "build_on, address, expected",
     [
         ("engine", None, "machine"),
         ("engine", "unix:///run/docker.sock", "machine"),
@@ -325,8 +325,8 @@ def test_provenance_says_whether_another_machine_built(
     assert slsa.engine(build_on) == expected
 
 
-@pytest.mark.parametrize(
-    ("engines", "expected"),
+@every(
+    "engines, expected",
     [
         (["ssh://me@builder-arm"], "remote"),
         (["unix:///run/other.sock"], "machine"),
@@ -366,9 +366,9 @@ def test_login_of_an_image_is_for_its_registrys_host(monkeypatch: pytest.MonkeyP
     assert hosts == ["docker.io", "docker.io", "r.example:5000"]
 
 
-@pytest.mark.parametrize("signer", [None, {"publicKey": PUBLIC}])
-@pytest.mark.parametrize(
-    ("answer", "kept"),
+@every("signer", [None, {"publicKey": PUBLIC}])
+@every(
+    "answer, kept",
     [
         (registry.digest_of(b"1"), True),
         (registry.digest_of(b"2"), False),
@@ -390,7 +390,7 @@ def test_refresh_forgets_a_parent_whose_tag_names_another(
     assert VerifyParent().read("x", props).outs == (props if kept else props | {"ref": ""})
 
 
-@pytest.mark.parametrize("signer", [None, {"publicKey": PUBLIC}])
+@every("signer", [None, {"publicKey": PUBLIC}])
 def test_unreachable_parent_is_by_tag_unless_signed(
     monkeypatch: pytest.MonkeyPatch, signer: dict[str, str] | None
 ) -> None:
@@ -427,7 +427,7 @@ def test_cosign_failure_is_one_line_and_has_its_own_login(tmp_path: Path, monkey
     assert str(caught.value) == f"{ref}: cosign verify: no signatures found"
 
 
-@pytest.mark.parametrize(("status", "unsigned"), [(1, 0), (9, 0), (10, 1), (11, 1), (12, 1), (13, 1), (14, 0)])
+@every("status, unsigned", [(1, 0), (9, 0), (10, 1), (11, 1), (12, 1), (13, 1), (14, 0)])
 def test_image_is_unsigned_by_four_statuses_of_cosign(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int, unsigned: bool
 ) -> None:
@@ -452,8 +452,8 @@ def test_image_is_signed_again_under_another_tag() -> None:
     assert SignImage().diff("", new, {**new, "annotations": {**new["annotations"], "tag": "2-base"}}).changes
 
 
-@pytest.mark.parametrize(
-    ("stated", "difference"),
+@every(
+    "stated, difference",
     [
         ([None], "the signature states no tag: Slipway did not make it, and it may be another image's"),
         ([{"tag": "0", "fingerprint": "b"}], "signed with the tag 0, not 1; this is another image, or an older one"),
@@ -494,8 +494,8 @@ def test_trust_in_a_registry_is_warned_of_and_no_signing() -> None:
         load(registry=registry, trustRegistry=True, signing={"key": KMS})
 
 
-@pytest.mark.parametrize(
-    ("address", "trusted"),
+@every(
+    "address, trusted",
     [("127.0.0.1:5000", True), ("localhost:1", True), ("10.0.0.7:5000", False), ("127.1:5", False)],
 )
 def test_trust_of_a_local_registry_is_that_of_loopback(address: str, trusted: bool) -> None:

@@ -21,6 +21,7 @@ from stacks.versions.archs import capability
 from stacks.versions.cuda_toolkit import DRIVER_LABEL
 from stacks.versions.incompatible import Incompatible
 from tests.helpers.elf_writer import LOADER, elf, fatbin
+from tests.helpers.every import every
 from tests.helpers.image_files import SITE, Files, faults, image
 
 
@@ -32,8 +33,8 @@ PROGRAM = elf(needed=["liba.so"], interpreter=LOADER, undefined=["a"])
 LIBRARY = elf("liba.so", defined=["a"])
 
 
-@pytest.mark.parametrize(
-    ("files", "expected"),
+@every(
+    "files, expected",
     [
         ({"usr/lib64/liba.so": LIBRARY}, []),
         ({}, ["/bin/p: missing liba.so: not in the image"]),
@@ -93,7 +94,7 @@ def test_resolve_needed_version_must_be_provided() -> None:
     assert hashes == [0x09691A75, 0x00FD0E42], "as `objdump -p` shows those of programs"
 
 
-@pytest.mark.parametrize("needed", ["libc.so", "libc.musl-x86_64.so.1", "libc.so.7"])
+@every("needed", ["libc.so", "libc.musl-x86_64.so.1", "libc.so.7"])
 def test_library_for_another_system_is_not_resolved(needed: str) -> None:
     """As packages of Node.js have: for musl and Android by the C library, for FreeBSD by the header."""
     path = "app/node_modules/a/watcher.node"
@@ -115,8 +116,8 @@ def test_resolve_host_library_is_no_fault() -> None:
     assert (result.faults, result.host) == ([], {"libcuda.so.1": ["/bin/p"]})
 
 
-@pytest.mark.parametrize(
-    ("path", "library", "optional"),
+@every(
+    "path, library, optional",
     [
         ("usr/local/lib/python3.12/lib-dynload/_tkinter.cpython-312-x86_64-linux-gnu.so", "libtk8.6.so", True),
         ("usr/local/lib/python3.12/lib-dynload/_tkinter.cpython-312-x86_64-linux-musl.so", "libtcl9tk9.0.so", True),
@@ -134,14 +135,13 @@ def test_what_official_images_lack_is_optional(path: str, library: str, *, optio
     assert (faults({path: elf(needed=(library,))}) == []) is optional
 
 
-@pytest.mark.parametrize(
-    ("more", "faulty"),
+@every(
+    "more, faulty",
     [
         ({}, True),
         ({"usr/lib64/libavutil.so.59": elf("libavutil.so.59")}, False),
         ({f"{SITE}/torchcodec/libtorchcodec_image.so": elf()}, False),
     ],
-    ids=["no FFmpeg", "the FFmpeg of one", "images without FFmpeg"],
 )
 def test_one_of_some_plugins_must_load(more: Files, *, faulty: bool) -> None:
     cores: Files = {
@@ -155,11 +155,7 @@ def test_one_of_some_plugins_must_load(more: Files, *, faulty: bool) -> None:
     assert faults({**cores, **more}) == ([expected] if faulty else [])
 
 
-@pytest.mark.parametrize(
-    ("file", "faulty"),
-    [("", True), ("qt/plugins/platforms/libqxcb.so", False), ("cv2.abi3.so", True)],
-    ids=["nothing", "a plugin", "the package"],
-)
+@every("file, faulty", [("", True), ("qt/plugins/platforms/libqxcb.so", False), ("cv2.abi3.so", True)])
 def test_library_of_a_repair_is_for_what_needs_it(file: str, *, faulty: bool) -> None:
     """As of `opencv-python`, whose `cv2` is that of `opencv-python-headless` if this is installed later."""
     name = "libQt5Core-e6d3f451.so.5.15.13"
@@ -171,9 +167,7 @@ def test_library_of_a_repair_is_for_what_needs_it(file: str, *, faulty: bool) ->
     assert len(faults(alone)) == 1, "a plugin is opened by its path"
 
 
-@pytest.mark.parametrize(
-    ("size", "there", "faulty"), [(4, True, True), (5, True, False), (4, False, False)], ids=["own", "other", "gone"]
-)
+@every("size, there, faulty", [(4, True, True), (5, True, False), (4, False, False)])
 def test_library_of_a_repair_may_be_for_what_is_gone(size: int, *, there: bool, faulty: bool) -> None:
     name = "libQt5Core-e6d3f451.so.5.15.13"
     record = f"opencv_python.libs/{name},sha256=YQ,\ncv2/cv2.abi3.so,sha256=YQ,{size}\ncv2/gone.py,sha256=YQ,1\n"
@@ -199,8 +193,8 @@ def test_resolve_python_library_may_be_preloaded() -> None:
     ], "nothing opens it before a plugin outside Python's packages"
 
 
-@pytest.mark.parametrize(
-    ("requires", "needed", "faulty"),
+@every(
+    "requires, needed, faulty",
     [
         ("", ["libgomp.so.1"], True),
         ("Requires-Dist: Tool_B>=1\n", ["libgomp.so.1"], False),
@@ -209,10 +203,6 @@ def test_resolve_python_library_may_be_preloaded() -> None:
         ("Requires-Dist: torch; platform_machine != 'x86_64'\n", ["libgomp.so.1"], True),
         ("", ["libgomp.so.1", "libtorch.so"], False),
         ("", ["libtorch.so"], False),
-    ],
-    ids=[
-        *("lightgbm", "what requires torch", "on this Python", "on Windows", "on another processor"),
-        *("what needs torch", "no library of the system"),
     ],
 )
 def test_copy_of_a_system_library_is_for_its_package(requires: str, needed: list[str], *, faulty: bool) -> None:
@@ -248,7 +238,7 @@ def test_resolve_library_beside_python_may_be_preloaded() -> None:
     assert len(faults(files)) == 1, "nothing opens a library before a program"
 
 
-@pytest.mark.parametrize(("python", "count"), [("python3.11", 0), ("python3.12", 1), ("other", 1)])
+@every("python, count", [("python3.11", 0), ("python3.12", 1), ("other", 1)])
 def test_resolve_extension_gets_the_library_of_its_python(python: str, count: int) -> None:
     """As in pyenv's `--enable-shared`: the RUNPATH of Python is not for what it opens, and a loaded soname serves."""
     name = "libpython3.11.so.1.0"
@@ -368,13 +358,13 @@ def test_read_gpu_code_names_architectures() -> None:
     ]
 
 
-@pytest.mark.parametrize("cut", [1, 17, 60, 90])
+@every("cut", [1, 17, 60, 90])
 def test_read_cut_fat_binary_ends(cut: int) -> None:
     assert read(elf("liba.so", gpu=fatbin((2, 80, 0), (2, 90, 0))[:-cut])).problem == ""
 
 
-@pytest.mark.parametrize(
-    ("code", "gpus"),
+@every(
+    "code, gpus",
     [
         (GpuCode("sm", 80), "A100 A40 L40S"),
         (GpuCode("sm", 90), "H100"),
@@ -470,9 +460,7 @@ def test_contested_dpkg_file_must_be_in_both_lists() -> None:
     assert ownership.contested(image(replaced)) == []
 
 
-@pytest.mark.parametrize(
-    "body", ["", "\0\xff", '"', "a,b", "a,sha256=!,x", "{}", '{"paths_data": 3}', '{"paths_data":{"paths":[{}]}}']
-)
+@every("body", ["", "\0\xff", '"', "a,b", "a,sha256=!,x", "{}", '{"paths_data": 3}', '{"paths_data":{"paths":[{}]}}'])
 def test_contested_malformed_record_is_empty(body: str) -> None:
     files: dict[str, bytes | str] = {f"{SITE}/a-1.dist-info/RECORD": body, "opt/conda/conda-meta/a-1-0.json": body}
     assert ownership.contested(image({**files, "var/lib/dpkg/info/a.md5sums": body})) == []

@@ -20,6 +20,7 @@ from containers.registry import attempts, credentials
 from containers.registry.client import Repository
 from containers.registry.credentials import Login
 from tests.fakes.registry import MANIFEST, Registry, digest_of, skip_retry_waits
+from tests.helpers.every import every
 from tests.helpers.refusals import refusal_line
 
 AS_IT_IS = {"_WAITS": attempts._WAITS, "_LIMITED": attempts._LIMITED}
@@ -353,7 +354,7 @@ def test_blob_with_docker_login_is_read(registry: Registry, tmp_path: Path, monk
     assert Repository(f"{registry.address}/a/b:1").blob(registry.blob(b"content"), read) == b"content"
 
 
-@pytest.mark.parametrize("reference", ["a b:1", "r.example/x", "r.example/X:1", "user:secret@r.example/x:1", ""])
+@every("reference", ["a b:1", "r.example/x", "r.example/X:1", "user:secret@r.example/x:1", ""])
 def test_repository_of_invalid_reference_is_refused(reference: str) -> None:
     with pytest.raises(SlipwayError, match="expected an image reference with a tag or a digest"):
         Repository(reference)
@@ -394,8 +395,8 @@ def test_registry_that_rewrites_manifests_is_refused(registry: Registry) -> None
     assert f"was sent the manifest {digest_of(b'{}')} and keeps {registry.rewritten}" in error
 
 
-@pytest.mark.parametrize(
-    ("text", "read"),
+@every(
+    "text, read",
     [
         (r"\ud800", "\ufffd"),
         (r"\uDFFFx\\ud800", "\ufffdx\\ud800"),

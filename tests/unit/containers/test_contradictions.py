@@ -5,8 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
-import pytest
-
 from containers.image.binaries.elf_file import Binary
 from containers.image.owners import contradictions, distributions
 from tests.helpers.elf_writer import elf
@@ -48,8 +46,8 @@ def test_folder_of_a_wheel_says_its_name_and_version() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("requirement", "met"),
+@every(
+    "requirement, met",
     [
         ("Sample_Dep>=2", False),
         ("sample.dep (<1.9)", True),
@@ -125,8 +123,8 @@ def test_malformed_metadata_says_nothing() -> None:
     assert unmet(nested, package("a", "1")) == []
 
 
-@pytest.mark.parametrize(
-    ("files", "named"),
+@every(
+    "files, named",
     [
         (["a.cpython-310-x86_64-linux-gnu.so"], True),
         (["a.cpython-311-x86_64-linux-gnu.so"], False),
@@ -147,7 +145,7 @@ def test_extension_of_another_python_is_named(files: list[str], named: bool) -> 
     assert [str(one) for one in contradictions.unmet(read, "amd64")] == (expected if named else [])
 
 
-@pytest.mark.parametrize(("other", "named"), [("gnu", True), ("musl", False)])
+@every("other, named", [("gnu", True), ("musl", False)])
 def test_extension_for_another_c_library_is_named(other: str, *, named: bool) -> None:
     """As of packages that a stage with Alpine installed. The extensions of Python itself say what it is built for."""
     name = "cpython-311-x86_64-linux-musl.so"
@@ -157,8 +155,8 @@ def test_extension_for_another_c_library_is_named(other: str, *, named: bool) ->
     assert unmet({f"{SITE}/a.{name}": elf(), f"{SITE}/a.{name.replace('musl', other)}": elf()}, own) == []
 
 
-@pytest.mark.parametrize(
-    ("own", "other", "named"),
+@every(
+    "own, other, named",
     [
         ([], ["_a.cpython-311-x86_64-linux-gnu.so", "_b.abi3.so"], True),
         (["_a.cpython-311-aarch64-linux-gnu.so"], ["_b.abi3.so"], False),
@@ -192,8 +190,8 @@ OF_NUMPY_2 = numpy_module(
 OF_CYTHON = numpy_module("numpy.core.multiarray failed to import")
 
 
-@pytest.mark.parametrize(
-    ("module", "version", "expected"),
+@every(
+    "module, version, expected",
     [
         (OF_NUMPY_1, "2.0.0rc1", ["<2", "fault"]),
         (OF_NUMPY_1, "2.4.6", ["<2", "fault"]),
@@ -288,7 +286,7 @@ def test_metadata_of_setuptools_and_distutils_counts() -> None:
     ]
 
 
-@pytest.mark.parametrize(("user", "numpy", "refused"), [(SITE, BASE, True), (BASE, SITE, False), (BASE, BASE, True)])
+@every("user, numpy, refused", [(SITE, BASE, True), (BASE, SITE, False), (BASE, BASE, True)])
 def test_extension_counts_by_each_numpy_that_it_may_meet(user: str, numpy: str, *, refused: bool) -> None:
     """A file that one environment can load is no fault."""
     files = {
@@ -302,8 +300,8 @@ def test_extension_counts_by_each_numpy_that_it_may_meet(user: str, numpy: str, 
     assert [(row.has, bool(row.files)) for row in rows] == [("numpy 2.1.0", refused)]
 
 
-@pytest.mark.parametrize(
-    ("variables", "faults"),
+@every(
+    "variables, faults",
     [
         ([], 1),
         (["PYTHONNOUSERSITE=1"], 0),
@@ -372,7 +370,7 @@ def test_package_that_an_earlier_folder_hides_is_not_imported() -> None:
     assert len(unmet({**files, f"{DEBIAN}/pandas/_m.cpython-311-x86_64-linux-gnu.so": OF_NUMPY_1})) == 1
 
 
-@pytest.mark.parametrize(("built", "named"), [("313t", True), ("313", False)])
+@every("built, named", [("313t", True), ("313", False)])
 def test_extension_of_a_python_without_its_lock_is_of_another(built: str, *, named: bool) -> None:
     files: Files = {
         f"opt/venv/lib/python3.13/site-packages/a/_a.cpython-{built}-x86_64-linux-gnu.so": elf(defined=["PyInit__a"])

@@ -86,8 +86,8 @@ def site(tmp_path: Path) -> Site:
     return Site(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("name", "expected"),
+@every(
+    "name, expected",
     [
         ("libgomp-a34b3233.so.1", "libgomp.so.1"),
         ("libgfortran-040039e1-0352e75f.so.5.0.0", "libgfortran.so.5.0.0"),
@@ -202,7 +202,7 @@ def test_module_of_two_copies_calls_its_first_one(site: Site) -> None:
     assert found.mixing.endswith("calls /" + f"{SITE}/p.libs/{one.name} by the names that both have")
 
 
-@pytest.mark.parametrize("version", ["9" * 4400, "banana", ""], ids=["long", "word", "empty"])
+@every("version", ["9" * 4400, "banana", ""])
 def test_case_is_of_no_release_that_cannot_be_read(version: str) -> None:
     of_releases = [one for one in table().cases if one.releases]
     assert of_releases
@@ -432,7 +432,7 @@ def test_file_that_a_package_opens_is_in_its_process(file: str, how: str) -> Non
     assert [one.how for one in found] == [how] * bool(how)
 
 
-@pytest.mark.parametrize("is_there", [True, False])
+@every("is_there", [True, False])
 def test_nccl_that_jax_opens_counts_where_jax_is(*, is_there: bool) -> None:
     files: image_files.Files = {
         f"{SITE}/nvidia/nccl/lib/libnccl.so.2": elf("libnccl.so.2", defined=["ncclInit"]),
@@ -496,7 +496,7 @@ def test_systems_runtime_that_a_package_opens_is_in_its_process(opener: str, *, 
     assert [one.how for one in every_one] == ["mixed"] * found
 
 
-@pytest.mark.parametrize("variable", ["VLLM_NCCL_SO_PATH", "SGLANG_NCCL_SO_PATH"])
+@every("variable", ["VLLM_NCCL_SO_PATH", "SGLANG_NCCL_SO_PATH"])
 def test_nccl_that_a_variable_names_is_loaded_too(variable: str) -> None:
     files: image_files.Files = {
         f"{SITE}/torch/_C{TAG}": elf(needed=["libnccl.so.2"], rpath="$ORIGIN/../nvidia/nccl/lib"),
@@ -547,7 +547,7 @@ def test_libibverbs_that_hides_the_distributions_is_named(path: str, environment
     assert lines == [expected] * found
 
 
-@pytest.mark.parametrize(("tag", "found"), [("cpython-313t-x86_64-linux-gnu", 1), ("cpython-313-x86_64-linux-gnu", 0)])
+@every("tag, found", [("cpython-313t-x86_64-linux-gnu", 1), ("cpython-313-x86_64-linux-gnu", 0)])
 def test_python_without_a_lock_loads_modules_of_its_own(tag: str, found: int) -> None:
     folder = "opt/venv/lib/python3.13t/site-packages"
     files: image_files.Files = {
@@ -560,7 +560,7 @@ def test_python_without_a_lock_loads_modules_of_its_own(tag: str, found: int) ->
     assert len(copies(contents, loading.resolve(contents, X86_64).processes)) == found
 
 
-@pytest.mark.parametrize(("name", "soname", "opened"), [("b", "", True), ("libb", "libb.so", False)])
+@every("name, soname, opened", [("b", "", True), ("libb", "libb.so", False)])
 def test_file_without_a_tag_is_opened_unless_it_is_a_library(name: str, soname: str, opened: bool) -> None:
     """A library that exports a module's function, such as one that both a program and a module are linked with."""
     files: image_files.Files = {

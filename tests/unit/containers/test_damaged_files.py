@@ -17,6 +17,7 @@ from containers.image.binaries.elf_file import X86_64
 from containers.image.elf.header import ElfHeader
 from containers.starting import started_programs
 from tests.helpers.elf_writer import elf
+from tests.helpers.every import every
 from tests.helpers.image_files import Files, faults, image
 from tests.helpers.needs import lack
 
@@ -379,7 +380,7 @@ def test_header_that_glibc_alone_refuses_is_no_fault_of_musl() -> None:
     ]
 
 
-@pytest.mark.parametrize("size", range(4))
+@every("size", range(4))
 def test_library_of_less_than_a_magic_number_is_a_fault(size: int) -> None:
     """The loader says that the file is too short; a driver's empty file is a place to mount the host's library on."""
     short = b"\x7fELF"[:size]

@@ -17,6 +17,7 @@ from containers.engine.connection import Address
 from containers.engine.engine import EngineError, Silent
 from containers.engine.image_files import EngineImage
 from containers.errors import SlipwayError
+from tests.helpers.every import every
 
 OVERLAY = {"Name": "overlay2", "Data": {"UpperDir": "/l/b/diff", "LowerDir": "/l/a/diff"}}
 
@@ -51,7 +52,7 @@ def names(engine: Any, notes: list[str], count: int = 2) -> list[str]:
     return [each.name for each in image_files.files(image, {*image.diff_ids}, notes.append)]
 
 
-@pytest.mark.parametrize("refusal", [EngineError(403, "no mounts"), Silent("busy"), SlipwayError("no JSON")], ids=str)
+@every("refusal", [EngineError(403, "no mounts"), Silent("busy"), SlipwayError("no JSON")])
 def test_engine_without_containers_saves_the_image(refusal: SlipwayError) -> None:
     """The line says why it took longer."""
     engine, notes = Saving(refusal, OVERLAY), list[str]()
@@ -60,7 +61,7 @@ def test_engine_without_containers_saves_the_image(refusal: SlipwayError) -> Non
     assert note.endswith(f": {refusal}")
 
 
-@pytest.mark.parametrize(("driver", "count"), [(OVERLAY, 2), (OVERLAY, 3)])
+@every("driver, count", [(OVERLAY, 2), (OVERLAY, 3)])
 def test_layers_that_are_not_there_come_of_a_saved_image(driver: Any, count: int) -> None:
     """Here the store has none of them, or another number of folders. The container goes in any case."""
     engine, notes = Saving(None, driver), list[str]()
@@ -69,14 +70,13 @@ def test_layers_that_are_not_there_come_of_a_saved_image(driver: Any, count: int
     assert engine.requests.count("/containers/create") == engine.requests.count("DELETE /containers/c")
 
 
-@pytest.mark.parametrize(
-    ("refusals", "asked"),
+@every(
+    "refusals, asked",
     [
         ([EngineError(500, "unlinkat: device or resource busy"), Silent("busy")], 3),
         ([EngineError(404, "No such container")], 1),
         ([EngineError(403, "no deletions")] * 9, 3),
     ],
-    ids=["busy", "gone", "refused"],
 )
 def test_container_that_the_engine_keeps_at_first_is_removed(
     refusals: list[SlipwayError], asked: int, monkeypatch: pytest.MonkeyPatch
@@ -95,11 +95,7 @@ def test_container_that_the_engine_keeps_at_first_is_removed(
     assert engine.requests.count("DELETE /containers/c") == asked
 
 
-@pytest.mark.parametrize(
-    ("driver", "host"),
-    [(None, "unix:///x"), ({"Name": "vfs", "Data": None}, "unix:///x"), (OVERLAY, "unix://pool")],
-    ids=["containerd", "vfs", "several engines"],
-)
+@every("driver, host", [(None, "unix:///x"), ({"Name": "vfs", "Data": None}, "unix:///x"), (OVERLAY, "unix://pool")])
 def test_engine_without_folders_is_not_asked_for_them(driver: Any, host: str) -> None:
     engine, notes = Saving(None, driver, host), list[str]()
     assert names(engine, notes) == ["a/layer.tar", "b/layer.tar"]

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from containers.dockerfile.failed_step import ORIGINS, place
+from tests.helpers.every import every
 
 DOCKERFILE = """FROM scratch AS a
 # a comment
@@ -23,8 +24,8 @@ RUN false
 """
 
 
-@pytest.mark.parametrize(
-    ("error", "line"),
+@every(
+    "error, line",
     [
         ('process "/bin/sh -c echo one &&     false" did not complete successfully: exit code: 1', "3"),
         ("executor failed running [/bin/sh -c echo one &&     false]: exit code: 1", "3"),
@@ -53,7 +54,7 @@ def test_place_is_in_the_dockerfile_of_origin(tmp_path: Path, monkeypatch: pytes
     assert place(error, folder, folder / "Dockerfile") == "image/Dockerfile:10: "
 
 
-@pytest.mark.parametrize(
+@every(
     "error",
     [
         "no space left on device",

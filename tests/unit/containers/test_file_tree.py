@@ -155,7 +155,7 @@ def test_difference_takes_less_than_a_kilobyte() -> None:
         assert alone.submit(bytes_for_each, 5_000).result() < 1000
 
 
-@pytest.mark.parametrize("content", [b"", b"not an archive" * 100, archive([file("a")])[:700]])
+@every("content", [b"", b"not an archive" * 100, archive([file("a")])[:700]])
 def test_index_of_malformed_archive_is_unreadable(content: bytes) -> None:
     with pytest.raises(BlobUnreadable, match="malformed layer archive"):
         index(io.BytesIO(content), "application/vnd.oci.image.layer.v1.tar")
@@ -167,8 +167,8 @@ def record(name: str, kind: bytes = b"0", **records: str) -> bytes:
     return info.tobuf(tarfile.PAX_FORMAT)
 
 
-@pytest.mark.parametrize(
-    ("second", "reason"),
+@every(
+    "second, reason",
     [
         (record("b", size="abc"), "size 'abc' in an extended header, expected a number"),
         (record("b", uid="1.5"), "uid '1.5' in an extended header, expected a number"),
@@ -185,8 +185,8 @@ def test_index_refuses_headers_that_engines_refuse(second: bytes, reason: str) -
         index(io.BytesIO(content), "application/vnd.oci.image.layer.v1.tar")
 
 
-@pytest.mark.parametrize(
-    ("links", "broken"),
+@every(
+    "links, broken",
     [
         ({"b": "a"}, []),
         ({"b": "folder/a"}, []),

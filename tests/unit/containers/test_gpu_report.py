@@ -62,7 +62,7 @@ def test_first_step_of_each_node_is_judged_and_slowest_shown() -> None:
     assert ", first compiled step 22 s, caches: empty, " in two.summary()
 
 
-@pytest.mark.parametrize("name", ["planted", "planted-shm"])
+@every("name", ["planted", "planted-shm"])
 def test_report_without_peer_to_peer_is_a_violation(name: str) -> None:
     (line,) = violations(name, profile="eks-p5", gpus=2)
     assert line.startswith("the GPU checks failed: NCCL is slow: ")
@@ -158,7 +158,7 @@ def test_reports_of_all_nodes_have_no_violation() -> None:
     assert of_nodes({}, OTHER) == of_nodes(OTHER, {}) == []
 
 
-@pytest.mark.parametrize("last", [0, 1])
+@every("last", [0, 1])
 def test_failed_report_of_one_node_fails_the_run(last: int) -> None:
     log = "\n".join(gpu_reports.text(name, node=name) for name in [("good", "planted"), ("planted", "good")][last])
     report = gpu_report.parse(log, "log")
@@ -178,8 +178,8 @@ def test_run_ends_with_its_last_node() -> None:
     assert gpu_report.parse(log, "log").ended.isoformat() == "2026-11-25T02:07:00+00:00"
 
 
-@pytest.mark.parametrize(
-    ("reports", "expected"),
+@every(
+    "reports, expected",
     [
         ([{}], "they ran on 2 nodes, and the reports are of 1: give those of all nodes"),
         ([OTHER], "they ran on 2 nodes, and the reports are of 1: give those of all nodes"),

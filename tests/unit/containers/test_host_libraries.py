@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from containers.image.binaries import loading
 from containers.image.binaries.elf_file import X86_64
 from tests.helpers.elf_writer import LOADER, elf
+from tests.helpers.every import every
 from tests.helpers.image_files import SITE, Files, image
 
 CUDA = "usr/local/cuda-12.9"
@@ -34,9 +33,7 @@ def test_stubs_that_only_a_linker_finds_are_no_fault() -> None:
     assert inspected(NAMED_STUBS, "LIBRARY_PATH=/usr/local/cuda/lib64/stubs") == ([], {})
 
 
-@pytest.mark.parametrize(
-    "folder", ["/usr/local/cuda/lib64/stubs", f"/{STUBS}", "/usr/local/cuda/lib64/stubs/:/usr/lib"]
-)
+@every("folder", ["/usr/local/cuda/lib64/stubs", f"/{STUBS}", "/usr/local/cuda/lib64/stubs/:/usr/lib"])
 def test_stubs_of_ld_library_path_are_faults(folder: str) -> None:
     first = folder.partition(":")[0].rstrip("/")
     assert inspected(NAMED_STUBS, f"LD_LIBRARY_PATH={folder}") == (
@@ -58,7 +55,7 @@ def test_stub_that_a_program_needs_by_its_path_is_a_fault() -> None:
     assert faults == [f"{path}: hides {path} {FAULT}; needed by /bin/p"]
 
 
-@pytest.mark.parametrize("kind", ["rpath", "runpath"])
+@every("kind", ["rpath", "runpath"])
 def test_stub_by_the_path_of_a_library_is_a_fault(kind: str) -> None:
     """As CMake leaves it where it links with the driver."""
     extension = elf(needed=["libcuda.so.1"], **{kind: f"/{STUBS}"})  # type: ignore[arg-type]
@@ -94,7 +91,7 @@ def test_stub_in_the_folder_of_the_driver_stays_unless_a_link() -> None:
         assert inspected(copied, variable)[0] == [f"/usr/lib64/libcuda.so.1: hides libcuda.so.1 {FAULT}"]
 
 
-@pytest.mark.parametrize("stub", ["/usr/local/cuda/lib64/stubs/libcuda.so", f"/{STUBS}/libcuda.so"])
+@every("stub", ["/usr/local/cuda/lib64/stubs/libcuda.so", f"/{STUBS}/libcuda.so"])
 def test_preloaded_stub_is_a_fault(stub: str) -> None:
     fault = f"{stub}: hides libcuda.so.1 {FAULT}"
     assert inspected(NAMED_STUBS, f"LD_PRELOAD={stub}") == ([fault], {})

@@ -23,6 +23,7 @@ from containers.image.local_image import open_image
 from containers.image.registry_image import Image
 from stacks import flavors, plan
 from tests.helpers.elf_writer import elf, fatbin
+from tests.helpers.every import every
 from tests.helpers.layers import Member, members_archive
 from tests.helpers.local_images import LAYERS, LOWER, pack_folder, write_docker, write_layout
 
@@ -78,8 +79,8 @@ def test_inspect_stack_is_held_to_what_it_compiles(
 GRACE = {"flavor": "megatron", "platform": "linux/arm64", "nodes": "aks-gb200", "inspection": {"requirements": True}}
 
 
-@pytest.mark.parametrize(
-    ("options", "expected"),
+@every(
+    "options, expected",
     [
         ((), {"cannot be mapped", "user 1 requires sample<1"}),
         (("--page-size", "4K"), {"user 1 requires sample<1"}),
@@ -152,14 +153,14 @@ def test_inspect_image_without_fault_exits_0(tmp_path: Path, capsys: pytest.Capt
     assert (result["platform"], result["faults"], result["loader"]["resolved"]) == ("linux/amd64", [], 4)
 
 
-@pytest.mark.parametrize("content", [LOWER, bytes(1024)])
+@every("content", [LOWER, bytes(1024)])
 def test_inspect_plain_layer_named_gzip_is_read(tmp_path: Path, content: bytes) -> None:
     image = open_image(str(write_layout(tmp_path / "plain", [*LAYERS, (content, "tar+gzip", bytes)])))
     assert "bin/p" in binaries(image)
 
 
-@pytest.mark.parametrize(
-    ("content", "kind"),
+@every(
+    "content, kind",
     [
         (b"no archive" * 100, "tar"),
         (gzip.compress(LOWER)[:-30], "tar+gzip"),
@@ -176,8 +177,8 @@ def test_inspect_broken_layer_is_one_line(
     assert "malformed layer archive" in error
 
 
-@pytest.mark.parametrize(
-    ("index", "error"),
+@every(
+    "index, error",
     [
         ("x", "index.json is not JSON"),
         ("[" * 5000, "index.json is not JSON"),
@@ -219,8 +220,8 @@ def test_open_layout_for_other_platform_is_refused(layout: Path, capsys: pytest.
     assert "an index without an image for linux/arm64: linux/amd64 (sha256:" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("arguments", "error"),
+@every(
+    "arguments, error",
     [
         (["--gpu", "H1000"], "--gpu: 'H1000' is no known GPU"),
         (["--driver", "new"], "--driver: 'new' is no version, such as 570.86.15"),
@@ -256,7 +257,7 @@ def test_bytes_that_are_hashed_buy_time_of_the_processor(monkeypatch: pytest.Mon
         endless.count_time()
 
 
-@pytest.mark.parametrize(("kind", "pack", "hashed"), [("tar", bytes, 1), ("tar+gzip", gzip.compress, 2)])
+@every("kind, pack, hashed", [("tar", bytes, 1), ("tar+gzip", gzip.compress, 2)])
 def test_archive_that_is_not_compressed_is_hashed_once(
     tmp_path: Path, kind: str, pack: Callable[[bytes], bytes], hashed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

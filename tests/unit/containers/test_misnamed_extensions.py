@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from containers.image.binaries import loading
 from containers.image.binaries.elf_file import AARCH64, ARM, X86_64, ElfMachine
 from containers.image.owners import contradictions
@@ -16,8 +14,8 @@ NAME = f"{SITE}/app/_fast.{SUFFIX}"
 PYTHON: Files = {"usr/local/bin/python3.11": elf(interpreter=LOADER)}
 
 
-@pytest.mark.parametrize(
-    ("content", "reason"),
+@every(
+    "content, reason",
     [
         ("GROUP ( libc.so.6 )", "it is no ELF file"),
         ("", "it is empty"),
@@ -31,12 +29,12 @@ def test_file_under_an_extension_s_name_is_a_fault(content: bytes | str, reason:
     assert faults({NAME: content}) == [f"/{NAME}: cannot be imported: {reason}"]
 
 
-@pytest.mark.parametrize("size", [4, 40, 100, -5000])
+@every("size", [4, 40, 100, -5000])
 def test_truncated_extension_is_a_fault(size: int) -> None:
     assert len(faults({NAME: elf(data=bytes(8192))[:size]})) == 1
 
 
-@pytest.mark.parametrize(
+@every(
     "path",
     [
         f"{SITE}/app/_fast.abi3.so",
@@ -84,9 +82,7 @@ def test_file_in_a_folder_of_pythonpath_is_a_fault() -> None:
     assert faults({**PYTHON, path: "x"}, config) == [f"/{path}: cannot be imported: it is no ELF file"]
 
 
-@pytest.mark.parametrize(
-    ("machine", "platform"), [(X86_64, "x86_64"), (AARCH64, "aarch64"), (ARM, "arm")], ids=["x86", "arm64", "arm"]
-)
+@every("machine, platform", [(X86_64, "x86_64"), (AARCH64, "aarch64"), (ARM, "arm")])
 def test_text_is_a_fault_by_the_processor_in_its_name(machine: ElfMachine, platform: str) -> None:
     path = f"{SITE}/_fast.cpython-311-{platform}-linux-gnu.so"
     assert [fault.file for fault in loading.resolve(image({path: "text"}), machine).faults] == [f"/{path}"]

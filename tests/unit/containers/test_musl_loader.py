@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
-
 from containers.image.binaries import loading
 from containers.image.binaries.contents import Contents
 from containers.image.binaries.elf_file import X86_64
 from containers.image.binaries.loading import Loading
 from containers.image.binaries.musl_loader import MuslLoader
 from tests.helpers.elf_writer import LOADER, elf
+from tests.helpers.every import every
 from tests.helpers.image_files import Files, image
 
 MUSL = "/lib/ld-musl-x86_64.so.1"
@@ -44,8 +43,8 @@ def test_loader_itself_is_c_library() -> None:
     assert (result.faults, result.loader, result.resolved) == ([], MUSL, 3)
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
+@every(
+    "text, expected",
     [
         (None, ["/usr/local/lib/liba.so"]),
         ("/opt\n/usr/lib", ["/opt/liba.so"]),
@@ -65,7 +64,7 @@ def test_environment_comes_before_path_of_program() -> None:
     assert objects(files, "LD_LIBRARY_PATH=:/two")[0] == "/two/liba.so"
 
 
-@pytest.mark.parametrize(("kind", "ignored"), [("rpath", ""), ("runpath", ""), ("runpath", "/nowhere")])
+@every("kind, ignored", [("rpath", ""), ("runpath", ""), ("runpath", "/nowhere")])
 def test_path_is_inherited_whatever_its_kind(kind: str, ignored: str) -> None:
     path = {"rpath": ignored} | {kind: "${ORIGIN}/../opt"}
     files: Files = {

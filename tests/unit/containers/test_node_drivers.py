@@ -13,6 +13,7 @@ from containers.image.gpu import node_drivers
 from containers.image.gpu.kubectl import offered
 from containers.image.gpu.node_labels import GPU, labelled_driver
 from tests.helpers.elf_writer import elf
+from tests.helpers.every import every
 from tests.helpers.layers import members_archive
 from tests.helpers.local_images import LAYERS, write_layout
 
@@ -30,8 +31,8 @@ def node(name: str, driver: str = "", gpus: int = 8) -> dict[str, Any]:
     return {"metadata": {"name": name, "labels": given}, "status": {"allocatable": {GPU: str(gpus)} if gpus else {}}}
 
 
-@pytest.mark.parametrize(
-    ("given", "expected"),
+@every(
+    "given, expected",
     [
         ({**NEW, **OLD, "driver-version.full": "550.107.02"}, ("550.107.02", f"{PREFIX}driver-version.full")),
         ({**NEW, **OLD}, ("550.107.02", f"{PREFIX}driver-version.major")),
@@ -59,8 +60,8 @@ def test_nodes_are_grouped_by_driver_the_oldest_first() -> None:
     assert drivers.unlabelled == ("x", "bare")
 
 
-@pytest.mark.parametrize(
-    ("quantity", "count"),
+@every(
+    "quantity, count",
     [("8", 8), ("8k", 8000), ("0", 0), ("8e3", 8000), ("2Ki", 2048), ("500m", 0), ("1.5k", 1500), ("8000m", 8)],
 )
 def test_gpus_of_a_node_are_a_kubernetes_quantity(quantity: str, count: int) -> None:

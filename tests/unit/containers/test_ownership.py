@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import struct
 
-import pytest
-
 from containers.image.owners import ownership
 from containers.image.owners.ownership_records import Owned, Owner, RecordedContent
 from containers.image.owners.rpm_records import of_database
@@ -35,7 +33,7 @@ def test_rpm_files_of_two_packages_are_contested() -> None:
     assert contested(first, same) == []
 
 
-@pytest.mark.parametrize(("state", "owners"), [(0, 2), (1, 2), (2, 1), (3, 1), (4, 1)])
+@every("state, owners", [(0, 2), (1, 2), (2, 1), (3, 1), (4, 1)])
 def test_rpm_file_that_is_not_installed_has_no_owner(state: int, owners: int) -> None:
     """Of libraries for two machines rpm installs one (`RPMFILE_STATE_WRONGCOLOR`); 1 is for one that it replaced."""
     first = header("a", "1", "1.el9", files={f"/{PATH}": (A, 1), "/usr/bin/a": (A, 1)}, states=(state, 0))
@@ -92,8 +90,8 @@ def test_rpm_digest_is_of_algorithm_that_header_names() -> None:
     assert read == [Owned(Owner("rpm", "a", "1-1"), {"a": RecordedContent(f"sha256:{A}", 5)})]
 
 
-@pytest.mark.parametrize(
-    ("other", "version", "winners", "left", "works"),
+@every(
+    "other, version, winners, left, works",
     [
         ("tool-cpu", "2.1", "aa", "tool/z.so", True),
         ("tool-cpu", "2.1.4", "bb", "", True),

@@ -8,11 +8,12 @@ import zlib
 import pytest
 
 from containers.image.layers.packages import PackageRecord, database, package_record
+from tests.helpers.every import every
 from tests.helpers.rpm_writer import endless, header, rpmdb
 
 
-@pytest.mark.parametrize(
-    ("path", "expected"),
+@every(
+    "path, expected",
     [
         (
             "opt/venv/lib/python3.11/site-packages/torch-2.14.1+cu130.dist-info/METADATA",
@@ -30,7 +31,7 @@ def test_listed_pip_and_conda_metadata_names_package(path: str, expected: tuple[
     assert package_record(path, None) == PackageRecord("pip", where, {name: version})
 
 
-@pytest.mark.parametrize(
+@every(
     "path",
     [
         "opt/venv/lib/python3.11/site-packages/torch-2.14.1.dist-info/RECORD",
@@ -84,7 +85,7 @@ def test_dpkg_status_of_distroless_lists_its_package() -> None:
     assert parse(b"Package: base-files\nVersion: 12.4\nArchitecture: amd64\n") == {"base-files": "12.4"}
 
 
-@pytest.mark.parametrize("folder", ["var/lib", "usr/lib/sysimage"])
+@every("folder", ["var/lib", "usr/lib/sysimage"])
 def test_rpm_sqlite_database_lists_packages(folder: str) -> None:
     parse = database(f"{folder}/rpm/rpmdb.sqlite")
     assert parse is not None
@@ -128,9 +129,7 @@ def test_rpm_berkeley_database_lists_packages() -> None:
             parse(OLDER[:end])
 
 
-@pytest.mark.parametrize(
-    "content", [b"", b"no database" * 100, rpmdb(b"no header"), rpmdb(header("a", "1", "1")[:30]), endless()]
-)
+@every("content", [b"", b"no database" * 100, rpmdb(b"no header"), rpmdb(header("a", "1", "1")[:30]), endless()])
 def test_rpm_malformed_database_is_refused(content: bytes) -> None:
     parse = database("var/lib/rpm/rpmdb.sqlite")
     assert parse is not None

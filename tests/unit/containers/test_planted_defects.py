@@ -6,8 +6,6 @@ import posixpath
 import re
 from collections.abc import Iterator
 
-import pytest
-
 from containers.image.binaries import loading
 from containers.image.binaries.elf_file import X86_64
 from containers.image.gpu import gpu_coverage
@@ -56,40 +54,16 @@ def test_sound_image_has_no_fault() -> None:
     assert faults(SOUND, ENVIRONMENT) == []
 
 
-@pytest.mark.parametrize(
-    ("files", "expected"),
+@every(
+    "files, expected",
     [
-        pytest.param(
-            without(f"{HPCX}/libucc.so.1"),
-            f"/{TORCH}: missing libucc.so.1: not in the image; NVIDIA's HPC-X has it",
-            id="libucc-missing",
-        ),
-        pytest.param(without(*UCC), f"/{TORCH}: missing libucc.so.1: not in the image; NVIDIA's HPC-X has it", id="hpcx"),
-        pytest.param(
-            {**SOUND, NCCL: nccl("12.9")},
-            f"/{NCCL}: missing CUDA 13: it is for CUDA 12.9, beside /usr/lib64/libcudart.so.13; needed by /{TORCH}",
-            id="nccl-of-another-cuda",
-        ),
-        pytest.param(
-            without("opt/amazon/efa/lib/libfabric.so.1"),
-            f"/{PLUGIN}: missing libfabric.so.1: not in the image; Debian's libfabric1 has it",
-            id="ofi-nccl-without-libfabric",
-        ),
-        pytest.param(
-            {**SOUND, "opt/amazon/efa/lib/libfabric.so.1": elf("libfabric.so.1", provides=["FABRIC_1.0"])},
-            f"/{PLUGIN}: missing version FABRIC_1.8 of /opt/amazon/efa/lib/libfabric.so.1",
-            id="ofi-nccl-for-another-libfabric",
-        ),
-        pytest.param(
-            without(PLUGIN),
-            f"/{NCCL}: missing libnccl-net-ofi.so, which it opens: not in the image; NCCL_NET_PLUGIN of the image names it; needed by /{TORCH}",
-            id="ofi-nccl-gone",
-        ),
-        pytest.param(
-            {**SOUND, f"{SITE}/ext/_C.so": elf("_C.so", ["libtorch_cuda.so"], runpath="$ORIGIN/../torch/lib", undefined=["_ZN3c105older"])},
-            f"/{SITE}/ext/_C.so: missing symbol _ZN3c105older: it is built for another torch, and torch of /opt/venv does not define it",
-            id="extension-of-another-torch",
-        ),
+        (without(f"{HPCX}/libucc.so.1"), f"/{TORCH}: missing libucc.so.1: not in the image; NVIDIA's HPC-X has it"),
+        (without(*UCC), f"/{TORCH}: missing libucc.so.1: not in the image; NVIDIA's HPC-X has it"),
+        ({**SOUND, NCCL: nccl("12.9")}, f"/{NCCL}: missing CUDA 13: it is for CUDA 12.9, beside /usr/lib64/libcudart.so.13; needed by /{TORCH}"),
+        (without("opt/amazon/efa/lib/libfabric.so.1"), f"/{PLUGIN}: missing libfabric.so.1: not in the image; Debian's libfabric1 has it"),
+        ({**SOUND, "opt/amazon/efa/lib/libfabric.so.1": elf("libfabric.so.1", provides=["FABRIC_1.0"])}, f"/{PLUGIN}: missing version FABRIC_1.8 of /opt/amazon/efa/lib/libfabric.so.1"),
+        (without(PLUGIN), f"/{NCCL}: missing libnccl-net-ofi.so, which it opens: not in the image; NCCL_NET_PLUGIN of the image names it; needed by /{TORCH}"),
+        ({**SOUND, f"{SITE}/ext/_C.so": elf("_C.so", ["libtorch_cuda.so"], runpath="$ORIGIN/../torch/lib", undefined=["_ZN3c105older"])}, f"/{SITE}/ext/_C.so: missing symbol _ZN3c105older: it is built for another torch, and torch of /opt/venv does not define it"),
     ],
 )  # fmt: skip
 def test_planted_defect_of_loading_is_a_fault(files: Files, expected: str) -> None:
@@ -101,7 +75,7 @@ def test_nccl_without_a_runtime_beside_it_is_no_fault() -> None:
     assert faults({"bin/all_reduce_perf": program, NCCL: nccl("12.9")}) == []
 
 
-@pytest.mark.parametrize(("cuda", "count"), [("13.3", 0), ("13.3rc1", 0), ("12.9", 1)])
+@every("cuda, count", [("13.3", 0), ("13.3rc1", 0), ("12.9", 1)])
 def test_nccl_of_each_release_beside_cuda_13(cuda: str, count: int) -> None:
     assert len(faults({**SOUND, NCCL: nccl(cuda)}, ENVIRONMENT)) == count
 
@@ -145,8 +119,8 @@ def test_library_that_leaves_out_old_architectures_is_no_fault() -> None:
     assert fault.endswith("missing code for 7.5: it has sm_80; deepspeed is compiled for 7.5 8.0")
 
 
-@pytest.mark.parametrize(
-    ("flavor", "keys", "compiled"),
+@every(
+    "flavor, keys, compiled",
     [
         ("local", {}, {}),
         ("universal", {"cuda": False}, {}),
@@ -164,8 +138,8 @@ def test_stack_says_what_it_compiles_for_which_gpus(flavor: str, keys: dict[str,
     assert last.compiled == compiled
 
 
-@pytest.mark.parametrize(
-    ("flavor", "keys", "message"),
+@every(
+    "flavor, keys, message",
     [
         ("nccl", {"cuda": "13.2.1", "nccl": "2.18.3-1"}, "'2.18.3-1' is too old for CUDA 13.2.1"),
         ("base", {"cuda": "13.2.1", "extras": {"apex": "0.1"}}, "extras.apex: '0.1': expected a commit"),

@@ -6,8 +6,6 @@ import fnmatch
 import io
 import struct
 
-import pytest
-
 from containers.image.binaries import elf_file, loading, plugin_table
 from containers.image.binaries.elf_file import X86_64, Binary
 from containers.image.binaries.loading import Loading
@@ -45,9 +43,7 @@ def test_table_of_plugins_is_read() -> None:
     ] == []
 
 
-@pytest.mark.parametrize(
-    "name", ["libcudnn-74a4c495.so.9.1.0", "libcudnn-74a4c495.so.9", "libcudnn-0f3c2a91-1b2c3d4e.so.9.1.0"]
-)
+@every("name", ["libcudnn-74a4c495.so.9.1.0", "libcudnn-74a4c495.so.9", "libcudnn-0f3c2a91-1b2c3d4e.so.9.1.0"])
 def test_copied_cudnn_misses_one_of_its_parts(name: str) -> None:
     """A wheel's repair renames the library, and not what it opens."""
     files = cudnn("opt/venv/lib", "", "_ops")
@@ -72,8 +68,8 @@ def test_copied_nvrtc_misses_its_builtins() -> None:
     assert faults(files) == [f"/{LIB}/{name}: missing libnvrtc-builtins.so.11.2, which it opens: not in the image"]
 
 
-@pytest.mark.parametrize(
-    ("without", "expected"),
+@every(
+    "without, expected",
     [
         ((), []),
         (("_ops",), ["libcudnn.so.9: missing libcudnn_ops.so.9, which it opens: not in the image"]),
@@ -158,7 +154,7 @@ def test_plugin_in_unsearched_folder_names_users() -> None:
     assert resolved(files, "LD_LIBRARY_PATH=/opt").faults == []
 
 
-@pytest.mark.parametrize(("release", "opens"), [("13.0", True), ("13.2", False)])
+@every("release, opens", [("13.0", True), ("13.2", False)])
 def test_nvrtc_opens_builtins_of_its_own_release(release: str, *, opens: bool) -> None:
     name = f"libnvrtc-builtins.so.{release}"
     lines = faults({f"{LIB}/libnvrtc.so.13": nvrtc("13.0"), f"{LIB}/{name}": elf(name)})
@@ -203,8 +199,8 @@ def test_plugin_is_found_by_rpath_of_who_loads_opener() -> None:
     assert lines == [f"/opt/cuda/libnvrtc.so.13: missing {name}, which it opens: {reason}"]
 
 
-@pytest.mark.parametrize(
-    ("environment", "expected"),
+@every(
+    "environment, expected",
     [
         ((), []),
         (("NCCL_NET_PLUGIN=none",), []),
@@ -222,9 +218,7 @@ def test_nccl_opens_plugin_that_environment_names(environment: tuple[str, ...], 
     assert lines == [f"/{LIB}/libnccl.so.2: {line}" for line in expected]
 
 
-@pytest.mark.parametrize(
-    ("environment", "elsewhere"), [("A=1", "/opt/ofi/libnccl-net.so"), ("LD_LIBRARY_PATH=/opt/ofi", "")]
-)
+@every("environment, elsewhere", [("A=1", "/opt/ofi/libnccl-net.so"), ("LD_LIBRARY_PATH=/opt/ofi", "")])
 def test_nccl_plugin_that_is_not_searched_is_named(environment: str, elsewhere: str) -> None:
     files: Files = {
         f"{LIB}/libnccl.so.2": elf("libnccl.so.2"),

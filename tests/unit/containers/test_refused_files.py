@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from containers.image.binaries import loading
 from containers.image.binaries.elf_file import AARCH64, X86_64
 from tests.helpers.elf_writer import LOADER, elf, loader
+from tests.helpers.every import every
 from tests.helpers.image_files import SITE, Files, faults, image
 
 GLIBC = "lib64/libc.so.6"
@@ -21,7 +20,7 @@ def refused(files: Files, environment: str = "") -> list[str]:
     return faults(files, {"Env": [environment]} if environment else None)
 
 
-@pytest.mark.parametrize("stack", [EXECUTABLE, None])
+@every("stack", [EXECUTABLE, None])
 def test_opened_library_with_executable_stack_is_a_fault(stack: int | None) -> None:
     assert refused({**NEW, EXTENSION: elf(stack=stack)}) == [f"/{EXTENSION}: {REFUSED}"]
     assert refused({**NEW, EXTENSION: elf(stack=READ_WRITE)}) == []
@@ -91,8 +90,8 @@ def test_file_of_aarch64_without_a_stack_asks_for_none() -> None:
         assert [str(fault) for fault in loading.resolve(read, AARCH64).faults] == expected
 
 
-@pytest.mark.parametrize(
-    ("shifted", "page", "fault"),
+@every(
+    "shifted, page, fault",
     [
         (0x1000, 4096, ""),
         (0x10000, 65536, ""),
@@ -101,7 +100,7 @@ def test_file_of_aarch64_without_a_stack_asks_for_none() -> None:
         (0x200, 4096, "it is for pages of 512 bytes, and those of the host have 4096"),
     ],
 )
-@pytest.mark.parametrize("interpreter", ["", LOADER])
+@every("interpreter", ["", LOADER])
 def test_file_for_smaller_pages_is_a_fault(shifted: int, page: int, fault: str, interpreter: str) -> None:
     read = image({EXTENSION: elf(shifted=shifted, interpreter=interpreter)})
     lines = [str(each) for each in loading.resolve(read, X86_64, page=page).faults]

@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from containers.evidence import signing_certificates, slsa
 from stacks.config.signing import PolicyConfig, SignerConfig, SigningConfig
 from tests.fakes.registry import MANIFEST, Registry, serve
+from tests.helpers.every import every
 
 WORKFLOW = "https://github.com/acme/images/.github/workflows/up.yml@refs/heads/main"
 KEYLESS = {"identity": WORKFLOW, "issuer": "https://token.actions.githubusercontent.com"}
@@ -41,8 +42,8 @@ def provenance(**more: Any) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize(
-    ("signer", "hosted", "internal", "level"),
+@every(
+    "signer, hosted, internal, level",
     [
         (KEYLESS, True, {}, 2),
         (KEYLESS, False, {}, 1),
@@ -51,7 +52,6 @@ def provenance(**more: Any) -> dict[str, Any]:
         ({**KEYLESS, "issuer": "https://gitlab.com"}, True, {}, 1),
         (KEY, True, {}, 1),
     ],
-    ids=["hosted", "self-hosted", "builder elsewhere", "earlier version", "of GitLab", "key"],
 )
 def test_level_is_no_more_than_the_evidence_shows(
     signer: dict[str, str], hosted: bool, internal: dict[str, Any], level: int
@@ -99,8 +99,8 @@ def test_policy_that_is_met_or_empty_refuses_nothing() -> None:
     assert refused(provenance(uncommitted=True, ref="")) == []
 
 
-@pytest.mark.parametrize(
-    ("policy", "message"),
+@every(
+    "policy, message",
     [
         ({"repository": "github.com/acme/image"}, "repository is 'github.com/acme/images', but must be 'github.com/acme/image'"),
         ({"ref": "refs/tags/v1"}, "ref is 'refs/heads/main', but must be 'refs/tags/v1'"),
@@ -129,9 +129,7 @@ def test_policy_of_what_provenance_lacks_is_violated() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("date", "refusal"), [("", "is ''"), ("yesterday", "is 'yesterday'"), ("2027-01-01T00:00:00Z", "future")]
-)
+@every("date, refusal", [("", "is ''"), ("yesterday", "is 'yesterday'"), ("2027-01-01T00:00:00Z", "future")])
 def test_policy_of_age_without_a_past_date_is_violated(date: str, refusal: str) -> None:
     document = provenance()
     document["runDetails"]["metadata"]["finishedOn"] = date

@@ -5,11 +5,10 @@ from __future__ import annotations
 import io
 import tarfile
 
-import pytest
-
 from containers.image.layers.file_tree import FileTree
 from containers.image.layers.layer import Entry, LayerIndex, index
 from containers.image.layers.space import HIDDEN, Space, space
+from tests.helpers.every import every
 
 
 def file(size: int) -> Entry:
@@ -63,8 +62,8 @@ def test_space_of_a_removed_deep_folder_is_hidden() -> None:
     assert space_of(LayerIndex({"a": file(5)}), LayerIndex({"a/b": file(1)})) == Space(6, {HIDDEN: {"a": 5}})
 
 
-@pytest.mark.parametrize(
-    ("path", "kind"),
+@every(
+    "path, kind",
     [
         ("var/cache/apt/archives/gcc_12_amd64.deb", "caches of package managers"),
         ("var/cache/apt/archives/lock", ""),

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import pytest
-
 from containers.image.binaries.elf_file import AARCH64, ARM, I386, PLATFORM_MACHINES, X86_64, ElfMachine
 from containers.starting import started_programs
 from tests.helpers.elf_writer import LOADER, elf, static_32
@@ -197,15 +195,15 @@ def test_program_that_does_not_start_is_a_fault(files: Files, config: Config, ex
     ]
 
 
-@pytest.mark.parametrize(("count", "starts"), [(5, True), (6, False)])
+@every("count, starts", [(5, True), (6, False)])
 def test_chain_of_scripts_ends_where_the_kernel_ends_it(count: int, *, starts: bool) -> None:
     chain: Files = {f"s{number}": f"#!/s{number - 1}\n" for number in range(1, count + 1)}
     result = lines({**APP, **chain, "s0": PROGRAM}, entry(f"/s{count}"))
     assert result == ([] if starts else [f"/s{count}: does not start as Entrypoint: #! leads on more than 5 times"])
 
 
-@pytest.mark.parametrize(
-    ("modes", "expected"),
+@every(
+    "modes, expected",
     [
         ({"opt/venv/bin/serve": (0o644, 0)}, "/opt/venv/bin/serve: does not start as Entrypoint: user {user} may not run /opt/venv/bin/serve, whose mode is 0644"),
         ({"opt/venv/bin/serve": (0o711, 0)}, "/opt/venv/bin/serve: does not start as Entrypoint: user app may not read /opt/venv/bin/serve, whose mode is 0711"),
@@ -230,8 +228,8 @@ def test_program_is_started_as_the_image_s_user(modes: Mapping[str, tuple[int, i
         assert [line for line in result if "as Entrypoint" in line] == wanted, user
 
 
-@pytest.mark.parametrize(
-    ("user", "expected"),
+@every(
+    "user, expected",
     [
         ("1234", []),
         ("1234:44", []),
@@ -255,7 +253,7 @@ def test_ids_that_are_no_numbers_are_root_s() -> None:
     assert lines(files, entry("serve", User="odd"), {"opt/venv": (0o700, 0)}) == []
 
 
-@pytest.mark.parametrize(("user", "starts"), [("5000", False), ("5000:44", True), ("01000", True), ("app", True)])
+@every("user, starts", [("5000", False), ("5000:44", True), ("01000", True), ("app", True)])
 def test_number_is_an_id_and_no_name(user: str, *, starts: bool) -> None:
     files = {**APP, "etc/passwd": "root:x:0:0::/root:\napp:x:1000:1000::/:\n5000:x:0:0::/:"}
     closed = {"opt/venv": (0o750, 44)}
@@ -272,7 +270,7 @@ ACCOUNTS = [
 ]
 
 
-@pytest.mark.parametrize("launcher", ACCOUNTS)
+@every("launcher", ACCOUNTS)
 def test_program_is_started_as_the_launcher_s_user(launcher: str) -> None:
     files, closed = {**APP, f"usr/bin/{launcher.split(maxsplit=1)[0]}": PROGRAM}, {"opt/venv/bin": (0o700, 0)}
     assert lines(files, entry(*launcher.format("root").split(), "/opt/venv/bin/serve"), closed) == []
@@ -314,8 +312,8 @@ def test_image_without_a_program_for_its_platform_is_a_fault() -> None:
 BUILT = {"amd64": elf(), "arm64": elf(machine=183), "386": static_32(3), "arm": static_32(40)}
 
 
-@pytest.mark.parametrize("platform", BUILT)
-@pytest.mark.parametrize("built", BUILT)
+@every("platform", BUILT)
+@every("built", BUILT)
 def test_image_with_programs_of_another_platform_is_a_fault(platform: str, built: str) -> None:
     config, machine = entry("/bin/app"), PLATFORM_MACHINES[platform]
     alone = image({"bin/app": BUILT[built]}, config, {})
@@ -328,8 +326,8 @@ def test_image_with_programs_of_another_platform_is_a_fault(platform: str, built
         assert results[1][0].file == "/bin/app"
 
 
-@pytest.mark.parametrize(
-    ("files", "expected"),
+@every(
+    "files, expected",
     [
         ({"opt/venv/bin/python": "->/root/python3.12"}, "/opt/venv/bin/python: does not start: /root/python3.12, where /opt/venv/bin/python leads, does not exist"),
         ({"opt/venv/bin/python": elf(machine=183, interpreter=LOADER)}, "/opt/venv/bin/python: does not start: /opt/venv/bin/python is for aarch64, the image for x86-64"),
@@ -367,8 +365,8 @@ def test_library_of_started_program_must_be_readable() -> None:
     assert lines(files, entry("/bin/p"), closed) == []
 
 
-@pytest.mark.parametrize(
-    ("files", "starts"),
+@every(
+    "files, starts",
     [
         ({}, False),
         ({"usr/lib/python3.11/encodings/__init__.py": ""}, True),  # where it may be built for
@@ -385,8 +383,8 @@ def test_copied_python_without_its_modules_is_a_fault(files: Files, *, starts: b
     assert [line.partition(", and")[0] for line in lines(copied, {})] == ([] if starts else [reason])
 
 
-@pytest.mark.parametrize(
-    ("setting", "name"),
+@every(
+    "setting, name",
     [
         ("Entrypoint", "Entrypoint[1]"),
         ("Cmd", "Cmd[1]"),

@@ -11,6 +11,7 @@ import pytest
 from containers.registry import credentials, transport
 from containers.registry.credentials import Login
 from tests.fakes.loopback import serving
+from tests.helpers.every import every
 
 
 class TokenServer:
@@ -33,10 +34,8 @@ class TokenServer:
         pass
 
 
-@pytest.mark.parametrize(
-    ("scope", "requested"),
-    [(',scope="repository:a/b:pull,push"', "repository:a/b:pull,push"), ("", "repository:a/b:pull")],
-    ids=["of the challenge", "of its own"],
+@every(
+    "scope, requested", [(',scope="repository:a/b:pull,push"', "repository:a/b:pull,push"), ("", "repository:a/b:pull")]
 )
 def test_token_request_has_a_scope(scope: str, requested: str, monkeypatch: pytest.MonkeyPatch) -> None:
     server, connection = TokenServer(), transport.Transport("r.example/a/b:1", "r.example", "a/b", None)
@@ -48,7 +47,7 @@ def test_token_request_has_a_scope(scope: str, requested: str, monkeypatch: pyte
     assert server.parameters == {"service": "r.example", "scope": requested}
 
 
-@pytest.mark.parametrize("realm", ["https://r.example/token", "http://r.example/token"])
+@every("realm", ["https://r.example/token", "http://r.example/token"])
 def test_identity_token_is_exchanged_and_not_in_clear(realm: str, monkeypatch: pytest.MonkeyPatch) -> None:
     login = credentials.Login("r.example", "<token>", "", "secret")
     server, connection = TokenServer(), transport.Transport("r.example/a/b:1", "r.example", "a/b", login)

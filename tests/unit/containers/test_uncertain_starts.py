@@ -447,7 +447,7 @@ def test_file_of_a_language_that_may_come_later(config: Config) -> None:
     assert lines(config, files) == []
 
 
-@pytest.mark.parametrize(
+@every(
     "config",
     [
         entry("python", "gone.py", WorkingDir="/src"),
@@ -474,7 +474,7 @@ def test_archive_of_java_that_is_not_there_is_a_fault() -> None:
     assert "/src/gone.jar does not exist, which java is to run" in line
 
 
-@pytest.mark.parametrize("program", ["run", "/usr/local/bin/run"])
+@every("program", ["run", "/usr/local/bin/run"])
 def test_link_into_a_folder_that_is_not_there_is_a_fault(program: str) -> None:
     [line] = lines(
         entry(program), {"usr/local/bin/run": "->/opt/app/now/run", "opt/app/now": "->v2", "opt/app/v1/x": ""}
@@ -523,8 +523,8 @@ def test_program_of_another_root_that_starts(config: Config) -> None:
     assert lines(config, files, {"only-folders/proc": (0o755, 0)}) == []
 
 
-@pytest.mark.parametrize(
-    ("words", "reason"),
+@every(
+    "words, reason",
     [
         (("/rootfs", "/src/run"), "/src/run does not exist"),
         (("/rootfs", "serve"), "no folder of PATH has serve"),
@@ -592,7 +592,7 @@ def test_application_that_its_server_may_find(config: Config) -> None:
     assert lines(config, SERVERS, {"only-folders/static": (0o755, 0)}) == []
 
 
-@pytest.mark.parametrize(
+@every(
     "config",
     [
         entry("uvicorn", "gone:app", WorkingDir="/src"),

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import pytest
-
 from tests.helpers.elf_writer import LOADER, elf
+from tests.helpers.every import every
 from tests.helpers.image_files import SITE, Files, faults
 
 OTHER = "opt/other/lib/python3.11/site-packages"
@@ -25,9 +24,7 @@ def of_another(path: str, symbol: str, place: str = "/opt/venv") -> str:
     return f"/{path}: missing symbol {symbol}: it is built for another torch, and torch of {place} does not define it"
 
 
-@pytest.mark.parametrize(
-    "symbol", [OLDER, "_ZNK2at10TensorBase8data_ptrEv", "_ZTIN5torch8autograd4NodeE", "aoti_torch_new"]
-)
+@every("symbol", [OLDER, "_ZNK2at10TensorBase8data_ptrEv", "_ZTIN5torch8autograd4NodeE", "aoti_torch_new"])
 def test_extension_of_another_torch_is_a_fault(symbol: str) -> None:
     """As most extensions, it has no RUNPATH: torch must be imported before it."""
     path = f"{SITE}/ext/_C.so"
@@ -46,8 +43,8 @@ def test_extension_beside_its_torch_elsewhere_is_a_fault() -> None:
     assert faults({**files, **own, f"{SITE}/ext/libown.so": elf("libown.so", defined=[OLDER])}) == []
 
 
-@pytest.mark.parametrize(
-    ("config", "texts"),
+@every(
+    "config, texts",
     [
         ({"Env": [f"PYTHONPATH=/{OTHER}"]}, {}),
         ({}, {"opt/venv/pyvenv.cfg": "home = /usr/bin\ninclude-system-site-packages = true\n"}),
@@ -59,9 +56,7 @@ def test_environments_of_one_python_define_together(config: Mapping[str, list[st
     assert faults(files) == [f"/{SITE}/a/_A.so: missing symbol f: no library defines it"]
 
 
-@pytest.mark.parametrize(
-    "name", ["libg_pytorch_2.{}.0.so", "libg_torch2{}-cpu.so", "g_torch2{}.abi3.so", "pg_2_{}_0.abi3.so"]
-)
+@every("name", ["libg_pytorch_2.{}.0.so", "libg_torch2{}-cpu.so", "g_torch2{}.abi3.so", "pg_2_{}_0.abi3.so"])
 def test_one_of_the_files_for_each_torch_must_load(name: str) -> None:
     files = {f"{SITE}/g/{name.format(minor)}": extension(f"_ZN2at{minor}fEv") for minor in (1, 2)}
     assert len(faults({**torch(NEWER), **files})) == 2

@@ -18,6 +18,7 @@ from containers.evidence.vulnerabilities.verdict import judge
 from stacks.config.gates.vulnerabilities import VulnerabilitiesConfig, VulnerabilityExceptionConfig
 from stacks.config.stack_file import ROOT
 from tests.fakes import vulnerability_scanner
+from tests.helpers.every import every
 
 TODAY = date(2026, 11, 24)
 NOON = datetime(2026, 11, 24, 12, tzinfo=UTC)
@@ -37,8 +38,8 @@ def exception(**keys: Any) -> dict[str, Any]:
     return {"id": "CVE-2026-1", "reason": "no TLS here", "until": "2026-12-31", **keys}
 
 
-@pytest.mark.parametrize(
-    ("keys", "stopping"),
+@every(
+    "keys, stopping",
     [
         ({}, {OPENSSL, UNKNOWN}),
         ({"severity": "high"}, {OPENSSL, HIGH, UNKNOWN}),
@@ -50,8 +51,8 @@ def test_verdict_follows_severity_and_fix(keys: dict[str, Any], stopping: set[Vu
     assert set(judge(EVERY, policy(**keys), TODAY).stopping) == stopping
 
 
-@pytest.mark.parametrize(
-    ("keys", "excepted"),
+@every(
+    "keys, excepted",
     [
         ({}, True),
         ({"id": "ghsa-X"}, True),
@@ -75,8 +76,8 @@ def test_verdict_ended_exception_is_named() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("keys", "message"),
+@every(
+    "keys, message",
     [
         ({"reason": " "}, "expected why the image may be published"),
         ({"id": "*"}, "expected an identifier such as CVE-2026-1234"),

@@ -131,9 +131,7 @@ def test_max_jobs_fields_belong_to_components(flavor: str, key: str) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("flavor", "key"), [("base", "text"), ("nccl", "text"), ("base", "ncclTests"), ("universal", "apex")]
-)
+@every("flavor, key", [("base", "text"), ("nccl", "text"), ("base", "ncclTests"), ("universal", "apex")])
 def test_max_jobs_of_unknown_component_is_refused(flavor: str, key: str) -> None:
     with pytest.raises(SlipwayError) as error:
         flavors.load({"flavor": flavor, "maxJobs": {key: 3}}, "x")

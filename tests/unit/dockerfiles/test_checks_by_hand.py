@@ -6,15 +6,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from stacks.config.stack_file import ROOT
 from stacks.spec import CONTEXT
+from tests.helpers.every import every
 
 CHECKS = sorted((ROOT / CONTEXT / "wheels/checks").iterdir())
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.name)
+@every("check", CHECKS)
 def test_check_of_wheel_without_its_arguments_names_them(check: Path) -> None:
     process = subprocess.run([sys.executable, check], env={}, capture_output=True, text=True, check=False)
     (line,) = process.stderr.splitlines()

@@ -7,10 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from stacks.config.stack_file import ROOT
 from stacks.spec import CONTEXT
+from tests.helpers.every import every
 
 CHECKS = ROOT / CONTEXT / "common/checks"
 DRIVER = """\
@@ -44,7 +43,7 @@ def test_tuned_kernel_is_decorated_without_gpu(tmp_path: Path) -> None:
     assert (done.stdout, done.stderr) == ("decorated\n", "")
 
 
-@pytest.mark.parametrize("code", ["", "import triton"])
+@every("code", ["", "import triton"])
 def test_driverless_without_triton_changes_nothing(code: str) -> None:
     done = imported(code, CHECKS)
     assert done.stderr.count("Error") == bool(code)

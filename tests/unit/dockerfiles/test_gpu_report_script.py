@@ -16,6 +16,7 @@ from containers.evidence import gpu_report
 from stacks.config.stack_file import ROOT
 from stacks.spec import CONTEXT
 from tests.fakes import compiling_torch, distributed_torch
+from tests.helpers.every import every
 
 SCRIPT = ROOT / CONTEXT / "common/gpu/report.py"
 LOGS = Path(__file__).with_name("nccl_logs")
@@ -81,7 +82,7 @@ def first_step(folder: Path, code: str = "", **more: str) -> gpu_report.FirstSte
     return gpu_report.parse(done.stdout, "log").measured.first_step
 
 
-@pytest.mark.parametrize(("mine", "caches"), [("", "empty"), ("/tmp", "empty"), (WARM, "warm layer")])
+@every("mine, caches", [("", "empty"), ("/tmp", "empty"), (WARM, "warm layer")])
 def test_first_compiled_step_names_its_caches(tmp_path: Path, mine: str, caches: str) -> None:
     """What a user has set may have caches in it. The image's Python sets the folder of a warm layer that fits."""
     begins = mine if caches == "warm layer" else str(tmp_path)
@@ -90,8 +91,8 @@ def test_first_compiled_step_names_its_caches(tmp_path: Path, mine: str, caches:
     assert (step.caches, step.missing) == (caches, "")
 
 
-@pytest.mark.parametrize(
-    ("fault", "missing"),
+@every(
+    "fault, missing",
     [
         ("no compiler", "no C compiler"),
         ("no GPU", "torch sees no GPU"),
@@ -104,7 +105,7 @@ def test_first_step_that_was_not_taken_says_why(tmp_path: Path, fault: str, miss
     assert first_step(tmp_path, STUB_COMPILE=fault) == gpu_report.FirstStep(missing=missing)
 
 
-@pytest.mark.parametrize("header", [True, False])
+@every("header", [True, False])
 def test_failed_compiler_without_headers_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, header: bool
 ) -> None:
@@ -158,8 +159,8 @@ def checked(folder: Path, image: str, *logs: str, report: bool = True, **more: s
     return subprocess.run(words, env=variables, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize(
-    ("image", "log", "plugin", "network"),
+@every(
+    "image, log, plugin, network",
     [("efa", EFA, "aws-ofi-nccl 1.13.2-aws", "Libfabric"), ("megatron", INFINIBAND, "IBext_v8 (v8)", "IBext_v8")],
 )
 def test_report_of_image_has_plugin_and_transports(
@@ -170,7 +171,7 @@ def test_report_of_image_has_plugin_and_transports(
     assert (nccl.plugins, nccl.networks, nccl.transports) == ((plugin,), (network,), (f"NET/{network}",))
 
 
-@pytest.mark.parametrize("image", ["efa", "megatron"])
+@every("image", ["efa", "megatron"])
 def test_checks_with_measurements_alone_have_own_log(tmp_path: Path, image: str) -> None:
     """Whoever wants the measurements without a report names no log."""
     done = checked(tmp_path, image, SOCKET, report=False, GPU_MEASUREMENTS=str(tmp_path / "measured"))
@@ -178,15 +179,15 @@ def test_checks_with_measurements_alone_have_own_log(tmp_path: Path, image: str)
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("name", ["all-reduce", "broadcast", "all-gather", "reduce-scatter"])
-@pytest.mark.parametrize("image", ["efa", "megatron"])
+@every("name", ["all-reduce", "broadcast", "all-gather", "reduce-scatter"])
+@every("image", ["efa", "megatron"])
 def test_wrong_result_of_operation_fails_by_name(tmp_path: Path, image: str, name: str) -> None:
     done = checked(tmp_path, image, SOCKET, report=False, STUB_WRONG=name)
     assert done.returncode == 1
     assert any(re.match(rf"rank 0: {name} .*is off by 7$", line) for line in done.stderr.splitlines())
 
 
-@pytest.mark.parametrize("report", [True, False])
+@every("report", [True, False])
 def test_each_process_of_checks_judges_its_own_log(tmp_path: Path, *, report: bool) -> None:
     done = checked(tmp_path, "efa", EFA, SOCKET, report=report)
     assert done.returncode == 1
@@ -200,8 +201,8 @@ def test_each_process_of_checks_judges_its_own_log(tmp_path: Path, *, report: bo
         assert parsed.networks == {"efa", "Socket"}
 
 
-@pytest.mark.parametrize(
-    ("end", "failure"),
+@every(
+    "end, failure",
     [
         ("sys.exit('NCCL is slow')", "NCCL is slow"),
         ("print('rank 1: slow\\n=====', file=sys.stderr); sys.exit(1)", "rank 1: slow"),

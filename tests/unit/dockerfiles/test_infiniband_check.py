@@ -6,10 +6,9 @@ import os
 import subprocess
 import sys
 
-import pytest
-
 from stacks.config.stack_file import ROOT
 from stacks.spec import CONTEXT
+from tests.helpers.every import every
 
 PROGRAM = ROOT / CONTEXT / "megatron/checks/infiniband.py"
 
@@ -46,8 +45,8 @@ def test_infiniband_check_of_infiniband_log_passes() -> None:
     assert judge(SHARP, NCCL_COLLNET_ENABLE="1").returncode == 0
 
 
-@pytest.mark.parametrize(
-    ("log", "environment", "message"),
+@every(
+    "log, environment, message",
     [
         (TCP, {}, "aks-ndv5-1:90 uses the network Socket, not InfiniBand\n"),
         (

@@ -5,9 +5,8 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-import pytest
-
 from stacks.config.stack_file import ROOT
+from tests.helpers.every import every
 
 SCRIPT = ROOT / "dockerfiles/packages/layers/install-pip"
 PYTHON = """#!/bin/sh
@@ -19,8 +18,8 @@ esac
 URL = "2026-11-28T17:00:00,000 Could not fetch URL https://index.example.com/simple/einops/:"
 
 
-@pytest.mark.parametrize(
-    ("logged", "said"),
+@every(
+    "logged, said",
     [
         (f"{URL} 503 Server Error: Service Unavailable - skipping", "the index does not answer as one"),
         (f"{URL} connection error: Max retries exceeded - skipping", "the index does not answer as one"),

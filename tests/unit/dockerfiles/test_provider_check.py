@@ -14,10 +14,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from stacks.config.stack_file import ROOT
 from stacks.spec import CONTEXT
+from tests.helpers.every import every
 
 PROVIDER = ROOT / CONTEXT / "efa/checks/provider.py"
 
@@ -72,8 +71,8 @@ def judged(log: str, *files: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, PROVIDER, *files], input=log, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize(
-    ("log", "message"),
+@every(
+    "log, message",
     [
         (EFA, "ip-10-1-41-139:6171: aws-ofi-nccl 1.16.2, provider efa, 32 devices\n"),
         (EFA_OF_THE_SEED, "ip-10-1-41-139:6171: aws-ofi-nccl 1.7.3-aws, provider efa, 4 devices\n"),
@@ -95,8 +94,8 @@ def test_provider_check_of_recorded_efa_log_passes() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("log", "message"),
+@every(
+    "log, message",
     [
         (INFINIBAND, "node:691 uses the network IB, Socket, not EFA"),
         (NO_DEVICE, "node:210 uses the network Socket, not EFA (NET/OFI No eligible providers were found)"),
@@ -119,8 +118,8 @@ def test_provider_check_of_other_log_fails(log: str, message: str) -> None:
     assert message in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("log", "message"),
+@every(
+    "log, message",
     [
         ("net", "uses the network Socket, not EFA (NET/Plugin: Could not find: libnccl-net.so)"),
         ("p2p", "uses the network Socket, not EFA (NET/Plugin: Could not find: libnccl-net.so)"),

@@ -14,6 +14,7 @@ import pytest
 from maintenance.generated.architecture_picture import PARTS
 from maintenance.upstream.contract import Contract
 from stacks.config.stack_file import ROOT
+from tests.helpers.every import every
 from tests.helpers.program_copy import copy_folders
 from tests.unit.docs.pages import page, table
 
@@ -157,7 +158,7 @@ def test_table_has_a_row_for_each_kind_of_change() -> None:
     assert set(ROWS) == CHANGES
 
 
-@pytest.mark.parametrize("change", sorted(CHANGES))
+@every("change", sorted(CHANGES))
 def test_row_names_files_that_exist(change: str) -> None:
     files, proof = ROWS[change]
     named = re.findall(r"`([^`]+)`", files)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-import pytest
-
 from containers.dockerfile.declarations import arguments
 from stacks import flavors, graph, plan
 from stacks.config.stack_file import ROOT
@@ -57,8 +55,8 @@ def test_stack_of_2310_has_upstream_versions_and_settings() -> None:
     assert image.parents == {"BASE_IMAGE": Outside(reference="nvcr.io/nvidia/pytorch:23.10-py3")}
 
 
-@pytest.mark.parametrize(
-    ("values", "suffix"),
+@every(
+    "values, suffix",
     [
         ({}, "efa-ngc26.03-efa1.51.0-ofi1.22.0"),
         ({"nccl": "2.32.3-1"}, "efa-ngc26.03-efa1.51.0-ofi1.22.0-nccl2.32.3-1"),
@@ -225,8 +223,8 @@ def test_installer_for_arm64_is_in_doubt() -> None:
         assert warnings(platforms=platforms).count(line) == 1
 
 
-@pytest.mark.parametrize(
-    ("efa", "warned"),
+@every(
+    "efa, warned",
     [
         ({"installer": "1.46.0"}, False),
         ({"installer": "1.47.0"}, True),
@@ -241,8 +239,8 @@ def test_plugin_whose_broadcast_hangs_is_a_warning(efa: dict[str, str], *, warne
     assert any("large broadcasts of NCCL between nodes hang; take installer 1.49.0" in line for line in lines) is warned
 
 
-@pytest.mark.parametrize(
-    ("stack", "failing"),
+@every(
+    "stack, failing",
     [
         ({"flavor": "nccl", "nccl": "2.29.2-1", "cuda": "13.1.1"}, "with NCCL 2.29.2-1, collectives may hang"),
         ({"flavor": "nccl", "nccl": "2.28.9-1", "cuda": "13.0.2", "platforms": ["linux/arm64"]}, "2.28.9-1 on arm64, collectives stop"),

@@ -61,8 +61,8 @@ def test_flavor_alone_is_a_stack() -> None:
         assert built[-1].suffix.render().startswith(variant)
 
 
-@pytest.mark.parametrize(
-    ("stack", "suffixes"),
+@every(
+    "stack, suffixes",
     [
         (
             "nccl-cu121",
@@ -144,7 +144,7 @@ def test_published_nccl_tests_gives_wheels_parent_arguments() -> None:
     assert not [name for name, spec in specs().items() if promised.keys() & spec.args.keys()]
 
 
-@pytest.mark.parametrize(
+@every(
     "tag",
     [
         "12.1.1-cudnn8-devel-ubuntu20.04-nccl2.18.3-1-85f9143",
@@ -158,8 +158,8 @@ def test_published_nccl_tests_with_fitting_tag_is_accepted(tag: str) -> None:
     assert specs(ncclTests=f"ghcr.io:443/acme/nccl-tests:{tag}")["torch"].args["PARENT_CUDA"] == "12.1.1"
 
 
-@pytest.mark.parametrize(
-    ("tag", "why"),
+@every(
+    "tag, why",
     [
         ("12.2.2-cudnn8-devel-ubuntu20.04-nccl2.18.3-1-85f9143", "cuda 12.2.2, and slipway:cuda is 12.1.1"),
         (
@@ -191,7 +191,7 @@ def test_sources_are_equal_for_every_cuda_and_variant() -> None:
         assert one[name] == other[name]
 
 
-@pytest.mark.parametrize("flavor", ["base", "nccl"])
+@every("flavor", ["base", "nccl"])
 def test_sources_are_equal_for_every_platform(flavor: str) -> None:
     amd, arm = (
         {spec.name: spec for spec in flavors.flavor(flavor).images(flavors.load({"flavor": flavor, **given}, "x"))}
@@ -222,8 +222,8 @@ def test_wheel_index_is_set_if_python_index_has_other_cuda() -> None:
     assert other["deepspeed-wheel"].args["TORCH_INDEX_URL"] == "https://download.pytorch.org/whl/cu118"
 
 
-@pytest.mark.parametrize(
-    ("torch", "fragment"),
+@every(
+    "torch, fragment",
     [("2.0.1", "numpy<2 setuptools<82"), ("2.2.2", "numpy<2 setuptools<82"), ("2.4.0", "setuptools<82")],
 )
 def test_torch_constraints_follow_its_release(torch: str, fragment: str) -> None:
@@ -269,15 +269,15 @@ def test_triton_follows_exact_pin_or_source() -> None:
     assert "TRITON_VERSION" not in specs(torch={"version": "2.0.1", "commits": {"torch": "c" * 40}})["torch-wheel"].args
 
 
-@pytest.mark.parametrize("torch", [{"version": "1.9.1"}, {"version": "1.13.1", "commits": {"torch": "c" * 40}}])
-@pytest.mark.parametrize("flavor", ["base", "nccl"])
+@every("torch", [{"version": "1.9.1"}, {"version": "1.13.1", "commits": {"torch": "c" * 40}}])
+@every("flavor", ["base", "nccl"])
 def test_triton_for_torch_before_2_is_none(flavor: str, torch: dict[str, Any]) -> None:
     nccl = {"nccl": "2.9.9-1", "hpcx": "v1/hpcx-v1.tbz"} if flavor == "nccl" else {}
     built = specs(flavor, cuda="11.3.1", extras=NO_EXTRAS, torch=torch, **nccl)
     assert built["torch-wheel"].args["TRITON_VERSION"] == "none"
 
 
-@pytest.mark.parametrize("flavor", ["base", "nccl"])
+@every("flavor", ["base", "nccl"])
 def test_triton_without_a_wheel_for_arm64_is_none(flavor: str) -> None:
     arm: dict[str, Any] = {"platform": "linux/arm64", "cuda": "12.6.3", "distro": "ubuntu22.04", "extras": NO_EXTRAS}
     nccl = {"nccl": "2.23.4-1"} if flavor == "nccl" else {}
@@ -334,8 +334,8 @@ def test_cudnn_release_is_installed_where_wheels_are_compiled() -> None:
     assert base["torch-wheel"].parents["BASE_IMAGE"] == nccl["nccl-builder"].parents["BASE_IMAGE"] == devel
 
 
-@pytest.mark.parametrize(
-    ("platform", "march", "why"),
+@every(
+    "platform, march, why",
     [
         (
             "linux/arm64",
@@ -364,7 +364,7 @@ def test_processor_of_another_machine_is_refused(platform: str, march: str, why:
     assert f"slipway:march: '{march}' {why}" in refused
 
 
-@pytest.mark.parametrize("march", ["haswell", "armv8.2-a"])
+@every("march", ["haswell", "armv8.2-a"])
 def test_processor_for_several_platforms_is_refused(march: str) -> None:
     line = f"slipway:march: '{march}' cannot be set for several platforms, as no name is of both; allowed: no march, "
     today: dict[str, Any] = {**TODAY, "torch": {"version": "2.15.0"}, "platforms": ["linux/amd64", "linux/arm64"]}
@@ -442,7 +442,7 @@ def test_mpi_is_switched_where_its_builder_has_it() -> None:
     assert specs("base", cmake={"USE_MPI": "off"})["torch-wheel"].args["TORCH_SWITCHES"] == "USE_MPI=off"
 
 
-@pytest.mark.parametrize("script", ["settings", "compiler-cache", "recipes/torch"])
+@every("script", ["settings", "compiler-cache", "recipes/torch"])
 def test_variable_that_a_build_sets_is_no_switch(script: str) -> None:
     rules, text = table("torch_cmake"), (ROOT / CONTEXT / "wheels" / script).read_text()
     exports = re.findall(r"^ *(?:\[.*\] (?:\|\||&&) )?export (.*)", text, re.MULTILINE)
@@ -463,8 +463,8 @@ def test_switch_for_published_wheels_is_refused() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("values", "warned"),
+@every(
+    "values, warned",
     [
         ({"cudnn": None}, "cuDNN 9.10.2.21 may compute 3D convolutions in bfloat16 wrong"),
         ({"cudnn": "9.12.0.46"}, "cuDNN 9.12.0.46 may compute 3D convolutions in bfloat16 wrong"),
@@ -494,8 +494,8 @@ def test_abi_is_of_compiler_or_of_published_wheel() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("cuda", "platform", "abi"),
+@every(
+    "cuda, platform, abi",
     [("12.4.1", "linux/amd64", "abi0"), ("12.6.3", "linux/amd64", "abi1"), ("12.6.3", "linux/arm64", "abi1")],
 )
 def test_tag_of_published_torch_2_6_has_abi_of_wheel(cuda: str, platform: str, abi: str) -> None:
@@ -504,8 +504,8 @@ def test_tag_of_published_torch_2_6_has_abi_of_wheel(cuda: str, platform: str, a
     assert built["torch"].suffix.render() == f"base-cuda{cuda}-torch2.6.0-vision0.21.0-audio2.6.0-{abi}"
 
 
-@pytest.mark.parametrize(
-    ("flavor", "component"),
+@every(
+    "flavor, component",
     [("base", "torch"), ("base", "apex"), ("nccl", "ncclTests"), ("universal", "text"), ("universal", "default")],
 )
 def test_max_jobs_of_component_true_or_null_is_refused(flavor: str, component: str) -> None:
@@ -520,7 +520,7 @@ def test_max_jobs_of_component_true_or_null_is_refused(flavor: str, component: s
         assert str(caught.value).startswith(f"{key} {fragment}")
 
 
-@pytest.mark.parametrize("flavor", ["base", "nccl", "universal", "efa", "megatron"])
+@every("flavor", ["base", "nccl", "universal", "efa", "megatron"])
 def test_max_jobs_true_or_null_is_refused(flavor: str) -> None:
     key = "maxJobs" if flavor in {"efa", "megatron"} else "maxJobs.default"
     for value, fragment in (
@@ -543,15 +543,13 @@ def test_max_jobs_change_only_the_tuning() -> None:
     assert checkout_fingerprints(bounded.values()) == checkout_fingerprints(specs().values())
 
 
-@pytest.mark.parametrize(
-    "written", ["7.0 9.0+PTX", "7.0,9.0+PTX", "9.0+ptx;7.0", "70;90+PTX", "sm_70 Hopper", ["7.0", "9.0+PTX"]]
-)
+@every("written", ["7.0 9.0+PTX", "7.0,9.0+PTX", "9.0+ptx;7.0", "70;90+PTX", "sm_70 Hopper", ["7.0", "9.0+PTX"]])
 def test_arch_list_in_any_unambiguous_form_is_accepted(written: Any) -> None:
     assert load(archList=written).archs == "7.0 9.0+PTX"
 
 
-@pytest.mark.parametrize(
-    ("values", "processor"),
+@every(
+    "values, processor",
     [({}, "haswell"), ({"platform": "linux/arm64"}, "armv8.2-a"), ({"march": "skylake-avx512"}, "skylake-avx512")],
 )
 def test_deepspeed_alone_is_compiled_for_processor(values: dict[str, str], processor: str) -> None:
@@ -892,8 +890,8 @@ def test_config_mistake_fails_with_one_line_that_names_it(values: dict[str, Any]
     assert "\n" not in message
 
 
-@pytest.mark.parametrize(
-    ("requested", "installed", "fragment"),
+@every(
+    "requested, installed, fragment",
     [
         ("2.0.0-rc1", "2.0.0rc1", ""),
         ("2.0.0-rc1", "2.0.0rc1+cu118", ""),
@@ -922,7 +920,7 @@ def test_torch_wheel_version_is_checked_by_its_own_name(
     assert (done.stderr, done.returncode) == (fragment, int(bool(fragment)))
 
 
-@pytest.mark.parametrize(("source", "version"), [("build", "2.15.0"), ("wheel", "2.14.1")])
+@every("source, version", [("build", "2.15.0"), ("wheel", "2.14.1")])
 def test_torch_by_default_is_one_that_the_source_has(source: str, version: str) -> None:
     config = flavors.load({"flavor": "base", "cuda": "12.6.3", "torch": {"source": source}, "extras": {}}, "stack x")
     assert isinstance(config, FamilyConfig)

@@ -233,7 +233,7 @@ def test_every_torch_builds_with_each_companion(torch: str) -> None:
         assert witness(torch={"version": torch}, **built | {"extras": {**NO_EXTRAS, "xformers": xformers}})
 
 
-@pytest.mark.parametrize(("package", "field"), [("vision", "visions"), ("audio", "audios"), ("xformers", "xformers")])
+@every("package, field", [("vision", "visions"), ("audio", "audios"), ("xformers", "xformers")])
 def test_every_companion_fits_some_torch(package: Companion, field: str) -> None:
     releases = map(torch_release, torch_versions())
     fitting = {version for release in releases for version in getattr(release, field)}
@@ -268,9 +268,7 @@ def test_every_nccl_builds_in_some_stack(nccl: str) -> None:
     assert any(witness("nccl", nccl=nccl, **values) for values in stacks)
 
 
-@pytest.mark.parametrize(
-    ("major", "distro"), [(major, name) for major in ("11", "12", "13") for name in table("hpcx")[major]]
-)
+@every("major, distro", [(major, name) for major in ("11", "12", "13") for name in table("hpcx")[major]])
 def test_every_hpcx_builds_in_some_stack(major: str, distro: str) -> None:
     stacks = {
         "11": {"cuda": "11.8.0", "torch": {"version": "2.1.0"}, "nccl": "2.18.3-1"},
@@ -282,7 +280,7 @@ def test_every_hpcx_builds_in_some_stack(major: str, distro: str) -> None:
     assert private.args["HPCX_ARCHIVE"] == f"{table('hpcx')[major][distro]}-x86_64.tbz"
 
 
-@pytest.mark.parametrize("name", table("distros"))
+@every("name", table("distros"))
 def test_every_python_of_a_distro_builds_or_is_refused(name: str) -> None:
     row = table("distros")[name]
     cudas = [cuda for cuda in cuda_versions() if name in cuda_release(cuda).distros]
@@ -300,7 +298,7 @@ def test_every_python_of_a_distro_builds_or_is_refused(name: str) -> None:
         ), python
 
 
-@pytest.mark.parametrize("minor", table("cuda")["line"])
+@every("minor", table("cuda")["line"])
 def test_every_capability_builds_or_is_unknown_to_torch(minor: str) -> None:
     offered = [
         {**values, "torch": {"version": torch}}
@@ -321,7 +319,7 @@ def test_every_capability_builds_or_is_unknown_to_torch(minor: str) -> None:
             assert f"slipway:archList: '{arch}' is not known to torch " in refusal(flavors.load, requested, "x")
 
 
-@pytest.mark.parametrize("name", table("cuda")["name"])
+@every("name", table("cuda")["name"])
 def test_every_architecture_name_is_accepted(name: str) -> None:
     today: dict[str, Any] = {
         "cuda": "13.4.2",
@@ -331,8 +329,8 @@ def test_every_architecture_name_is_accepted(name: str) -> None:
     assert witness(**today, archList=name.capitalize())
 
 
-@pytest.mark.parametrize(
-    ("row", "machine"),
+@every(
+    "row, machine",
     [(row, machine) for row in table("archs")["torch"] for machine in ("amd64", "arm64") if machine in row],
 )
 def test_every_default_arch_list_is_in_some_stack(row: dict[str, str], machine: str) -> None:
@@ -356,7 +354,7 @@ EXTRAS = {
 }
 
 
-@pytest.mark.parametrize(("name", "row"), [(extra.name, row) for extra in extras().values() for row in extra.needs])
+@every("name, row", [(extra.name, row) for extra in extras().values() for row in extra.needs])
 def test_every_row_of_an_extra_builds(name: str, row: str) -> None:
     pin = "a" * 40 if row == "any" else row
     *outer, key = EXTRAS[name]

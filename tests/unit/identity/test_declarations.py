@@ -9,6 +9,7 @@ import pytest
 from containers.dockerfile.declarations import arguments, mirrored
 from containers.errors import SlipwayError
 from stacks.config.fetching.mirrors import MirrorsConfig
+from tests.helpers.every import every
 
 
 def test_arguments_have_the_default_of_any_stage(tmp_path: Path) -> None:
@@ -20,8 +21,8 @@ def test_arguments_have_the_default_of_any_stage(tmp_path: Path) -> None:
     assert arguments(path) == {"BASE_IMAGE": None, "A": "1", "EMPTY": "", "Q": "a b"}
 
 
-@pytest.mark.parametrize(
-    ("line", "default"),
+@every(
+    "line, default",
     [
         ("ARG A='b c' \t", "b c"),
         ("ARG A=\"b' ", "\"b'"),
@@ -69,9 +70,7 @@ def test_mirrored_takes_longest_mirror_by_whole_segments() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    "downloads", [{"ftp://x": "http://y"}, {"http://x": "http://u:p@y"}, {"http://u:p@x": "http://y"}]
-)
+@every("downloads", [{"ftp://x": "http://y"}, {"http://x": "http://u:p@y"}, {"http://u:p@x": "http://y"}])
 def test_download_mirror_with_credential_is_refused(downloads: dict[str, str]) -> None:
     with pytest.raises(ValueError, match="expected an http|must not carry user:password@"):
         MirrorsConfig(downloads=downloads)

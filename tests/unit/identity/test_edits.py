@@ -17,6 +17,7 @@ from stacks.identity.content import CheckoutContents
 from stacks.identity.fingerprint import fingerprints
 from stacks.spec import CONTEXT, ImageSpec
 from tests.helpers.contents import checkout_contents, checkout_fingerprints
+from tests.helpers.every import every
 
 FAMILY = ("base-cu132", "nccl-cu132")
 STACKS = ("local", "base-cu132", "nccl-cu132", "efa", "aks-megatron", "universal-cu132")
@@ -213,8 +214,8 @@ def test_script_of_nccls_tests_compiles_them_alone(context: Path) -> None:
     assert compiled(changed) == {"nccl-tests", "efa"}
 
 
-@pytest.mark.parametrize(
-    ("key", "value", "kept"),
+@every(
+    "key, value, kept",
     [
         ("nccl", "2.29.7-1", ("-source", "hpcx-build", "gdrcopy-build", "perftest-build", "nvbandwidth-build")),
         ("hpcx", "v1/hpcx-v1.tbz", ("-source", "gdrcopy-build", "perftest-build", "nvbandwidth-build")),

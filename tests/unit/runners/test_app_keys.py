@@ -62,8 +62,8 @@ LOCKED = KEY.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncry
 CURVE = ec.generate_private_key(ec.SECP256R1()).private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
 
-@pytest.mark.parametrize(
-    ("key", "why"),
+@every(
+    "key, why",
     [
         (
             SSH.decode(),

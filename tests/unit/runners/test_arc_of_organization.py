@@ -21,6 +21,7 @@ from stacks.checks.secrets import check_clear_text
 from stacks.config.cluster.arc_config import ArcConfig
 from stacks.config.kubernetes import KubernetesRunnersConfig
 from tests.fakes.pulumi_mocks import run
+from tests.helpers.every import every
 from tests.unit.runners.test_cluster_health import kubectl, pod
 from tests.unit.runners.test_kubernetes_runners import RELEASE, deployed, objects, only, runners
 
@@ -149,8 +150,8 @@ def test_each_value_that_we_set_is_refused() -> None:
         assert "hunter2" not in named
 
 
-@pytest.mark.parametrize(
-    ("values", "line"),
+@every(
+    "values, line",
     [
         ({"controller": {"tolerationz": []}}, "has no value 'tolerationz' (did you mean 'tolerations'?); it has: affinity"),
         ({"runners": {"template": {"spec": {"hostNetwork": True}}}}, "template: Slipway sets this value"),

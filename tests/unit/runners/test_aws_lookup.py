@@ -13,9 +13,10 @@ import pytest
 from components.runners.ec2 import aws_lookup
 from containers.errors import SlipwayError
 from stacks.checks.ec2_site import InstanceType, Network
+from tests.helpers.every import every
 
 
-@pytest.mark.parametrize(("vpc", "used"), [("vpc-own", "vpc-own"), (None, "vpc-default")])
+@every("vpc, used", [("vpc-own", "vpc-own"), (None, "vpc-default")])
 def test_networks_without_subnets_are_those_of_the_vpc(
     vpc: str | None, used: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,6 +16,7 @@ from containers.image.gpu.node_labels import GPU
 from stacks.config.kubernetes import BuildServiceConfig, KubernetesRunnersConfig
 from stacks.plan import specs
 from stacks.versions.nodes import EFA, HUGEPAGES
+from tests.helpers.every import every
 
 CONFIG = KubernetesRunnersConfig.model_validate(
     {
@@ -280,8 +281,8 @@ def state(**of: Any) -> dict[str, Any]:
     return {"state": of}
 
 
-@pytest.mark.parametrize(
-    ("phase", "status", "why"),
+@every(
+    "phase, status, why",
     [
         (
             "Pending",

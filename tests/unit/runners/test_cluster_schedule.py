@@ -25,6 +25,7 @@ from stacks.config.kubernetes import KubernetesRunnersConfig
 from tests.fakes.closed_host import certificate
 from tests.fakes.loopback import LoopbackServer, run_server
 from tests.fakes.pulumi_mocks import run
+from tests.helpers.every import every
 from tests.unit.runners.test_kubernetes_runners import objects, plainly, validate
 
 GITHUB = {"url": "https://github.com/acme", "secret": "github"}
@@ -203,8 +204,8 @@ def test_account_may_change_the_scheduled_scale_sets_alone() -> None:
     assert "CronJob minimum" not in objects(run(runners={**values, "sets": {"b": values["sets"]["b"]}})[0])
 
 
-@pytest.mark.parametrize(
-    ("more", "line"),
+@every(
+    "more, line",
     [
         ({"schedule": [{**OFFICE, "minRunners": 5}]}, "schedule.0.minRunners 5 is more than maxRunners 4"),
         ({"sets": {"a": {"maxRunners": 1, "schedule": [OFFICE]}}}, "sets.a: schedule.0.minRunners 2 is more than maxRunners 1"),

@@ -146,8 +146,8 @@ def test_ec2_github_url_gives_owner_and_repository() -> None:
 OLD = {**RUNNERS["github"], "webhookSecret": HOOK}
 
 
-@pytest.mark.parametrize(
-    ("values", "listens", "labels", "said"),
+@every(
+    "values, listens, labels, said",
     [
         ({}, True, ("gpu",), ""),
         ({"listener": True}, True, ("gpu",), ""),
@@ -167,8 +167,8 @@ def test_stack_without_a_webhook_secret_listens(
     assert [said in line for line in lines] == ([True] if said else [])
 
 
-@pytest.mark.parametrize(
-    ("host", "api"),
+@every(
+    "host, api",
     [
         ("github.com", "https://api.github.com"),
         ("GitHub.com", "https://api.github.com"),
@@ -186,7 +186,7 @@ def test_ec2_alarm_topic_of_another_account_is_taken() -> None:
     assert load(alarm={"topic": topic}).alarm.topic == topic
 
 
-@pytest.mark.parametrize("stack", ["gpu.eu", "g" * 37])
+@every("stack", ["gpu.eu", "g" * 37])
 def test_ec2_stack_with_a_name_aws_refuses_is_refused(stack: str, tmp_path: Path) -> None:
     repository = checkout.make(tmp_path)
     registry = "{kind: ecr, repository: 123456789012.dkr.ecr.eu-west-1.amazonaws.com/ml, create: false}"
@@ -257,14 +257,14 @@ def of(name: str, *, disks: int = 1, zones: str = "a") -> ec2_site.InstanceType:
     return ec2_site.InstanceType(name, ("x86_64",), 1, 0, 1, disks, cluster=True, spot=True, zones=places)
 
 
-@pytest.mark.parametrize(("values", "minutes"), [({}, 15), ({"minRunners": 1, "maxLifetime": 3}, 3 * 24 * 60)])
+@every("values, minutes", [({}, 15), ({"minRunners": 1, "maxLifetime": 3}, 3 * 24 * 60)])
 def test_runner_of_a_minimum_waits_for_its_lifetime(values: dict[str, int], minutes: int) -> None:
     config = load(idle=15, **values)
     text = user_data(config, "linux/amd64", name="slipway-t", gpus=0, efa=0)
     assert f" IDLE={minutes}\n" in text
 
 
-@pytest.mark.parametrize(("platform", "name"), [("linux/amd64", "x64"), ("linux/arm64", "arm64")])
+@every("platform, name", [("linux/amd64", "x64"), ("linux/arm64", "arm64")])
 def test_runner_is_that_of_its_processor(platform: str, name: str) -> None:
     text = user_data(load(), platform, name="slipway-t", gpus=0, efa=0)
     version = load().runner
@@ -308,8 +308,8 @@ def test_instance_type_with_fewer_gpus_is_refused() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("efa", "interfaces", "message"),
+@every(
+    "efa, interfaces, message",
     [
         ("all", 0, "has 0 EFA interfaces; efa asks for all"),
         ("all", 1, ""),
@@ -415,8 +415,8 @@ def test_places_that_become_free_each_minute_are_asked_of_spot() -> None:
         assert on_demand == expected
 
 
-@pytest.mark.parametrize(
-    ("most", "asked", "on_demand"),
+@every(
+    "most, asked, on_demand",
     [(1, Requested(1), 0), (1, Requested(0, late=1), 0), (1, Requested(0), 1), (2, Requested(1), 1)],
 )
 def test_machine_on_its_way_counts_until_it_is_not_asked_for(most: int, asked: Requested, on_demand: int) -> None:
@@ -427,7 +427,7 @@ def test_machine_on_its_way_counts_until_it_is_not_asked_for(most: int, asked: R
     assert done.desired == {SPOT: 0, ON_DEMAND: on_demand}
 
 
-@pytest.mark.parametrize(("most", "spot"), [(1, 0), (2, 1)])
+@every("most, spot", [(1, 0), (2, 1)])
 def test_machine_that_may_stay_is_replaced_once_it_has_ended(most: int, spot: int) -> None:
     """Its runner comes online late: with a job, GitHub keeps it."""
     there, listed = machines(0), [Runner(0, "i-0", online=False, busy=False)]
@@ -574,7 +574,7 @@ def test_decide_without_runners_list_starts_but_ends_none() -> None:
     assert decide(5000, RULES, jobs, there[:2], None, None).end == {}
 
 
-@pytest.mark.parametrize("described", [True, False])
+@every("described", [True, False])
 def test_finished_job_of_a_machine_not_described_may_be_lost(described: bool) -> None:
     """EC2 took the machine, GitHub failed its job, and then EC2 did not answer: the job was not run again."""
     there = [replace(machines(0)[0], running=described)]
@@ -763,7 +763,7 @@ class Day:
                 self.machines[machine] = Machine(machine, group, now)
 
 
-@pytest.mark.parametrize("seed", range(10))
+@every("seed", range(10))
 def test_decide_over_a_day_bounds_waits_and_costs(
     seed: int,
 ) -> None:
@@ -785,7 +785,7 @@ def test_decide_over_a_day_bounds_waits_and_costs(
     assert day.paid < always_on / 4
 
 
-@pytest.mark.parametrize("seed", range(3))
+@every("seed", range(3))
 def test_decide_without_on_demand_capacity_waits_for_spot(seed: int) -> None:
     day = Day(seed, replace(RULES, most=40), on_demand=False)
     day.run()
@@ -795,7 +795,7 @@ def test_decide_without_on_demand_capacity_waits_for_spot(seed: int) -> None:
     assert 3600 / 2 < max((work.began or 0) - work.queued for work in day.jobs) <= bound
 
 
-@pytest.mark.parametrize("seed", range(3))
+@every("seed", range(3))
 def test_decide_after_interruptions_runs_jobs_again(seed: int) -> None:
     day = Day(seed, replace(RULES, most=40), taken=0.01)
     day.run()

@@ -25,6 +25,7 @@ from containers.errors import SlipwayError
 from stacks import flavors
 from stacks.checks import ec2_site
 from stacks.config import ec2
+from tests.helpers.every import every
 from tests.unit.runners.golden_objects import CASES, recorded
 from tests.unit.runners.test_ec2 import RUNNERS
 
@@ -329,8 +330,8 @@ def test_builder_cache_below_the_images_size_is_refused() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("build", "message"),
+@every(
+    "build, message",
     [
         ({"instanceType": "c7i"}, "slipway:runners.build.instanceType: 'c7i': expected an instance type"),
         ({"instanceType": "c7i.large", "cache": 5}, "slipway:runners.build.cache: '5': input should be greater"),

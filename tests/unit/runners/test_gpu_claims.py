@@ -40,7 +40,7 @@ def quota(config: KubernetesRunnersConfig) -> dict[str, str]:
     return hard
 
 
-@pytest.mark.parametrize("more", [{}, {"jobPods": True}])
+@every("more", [{}, {"jobPods": True}])
 def test_claimed_gpus_are_no_extended_resource(more: dict[str, Any]) -> None:
     config = runners(gpus=2, maxRunners=3, **more)
     spec = (job_pods.template(config) if more else pod.template(config, "r:1", "d:1"))["spec"]

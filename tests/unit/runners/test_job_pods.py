@@ -135,8 +135,8 @@ def test_runner_of_job_pods_reaches_the_clusters_api() -> None:
     assert allowed(policies, job, Peer("192.0.2.2"), 5000)
 
 
-@pytest.mark.parametrize(
-    ("values", "line"),
+@every(
+    "values, line",
     [
         ({"daemon": False}, "daemon has no effect, because jobPods is true: leave it out"),
         ({"cache": "10Gi"}, "cache has no effect, because jobPods is true: leave it out"),
@@ -189,8 +189,8 @@ def test_docker_beside_a_job_has_its_folders_and_socket() -> None:
     assert [{"name": "warm", "mountPath": job_pods.WARM} in each["volumeMounts"] for each in warm] == [True, False]
 
 
-@pytest.mark.parametrize("more", [{}, {"gpuClaim": {}}])
-@pytest.mark.parametrize("pods", [True, False])
+@every("more", [{}, {"gpuClaim": {}}])
+@every("pods", [True, False])
 def test_docker_with_gpus_describes_them_to_its_containers(pods: bool, more: dict[str, Any]) -> None:
     config = runners(**DOCKER, jobPods=pods, **more)
     spec = job_pods.template(config)["spec"] if pods else runner_of(config)
@@ -203,8 +203,8 @@ def test_docker_with_gpus_describes_them_to_its_containers(pods: bool, more: dic
     assert GPU not in docker["resources"]["limits"]
 
 
-@pytest.mark.parametrize(
-    ("values", "line"),
+@every(
+    "values, line",
     [
         ({**DOCKER, "profile": "cpu"}, "dockerGpus has no effect, because runners of cpu have no GPU: leave it out"),
         ({"profile": "eks-p5", "dockerGpus": True}, "dockerGpus has no effect, because no Docker daemon runs beside a job: leave it out"),

@@ -119,7 +119,7 @@ def test_kubernetes_config_invalid_is_refused_in_one_line(values: dict[str, Any]
     assert "hunter2" not in message
 
 
-@pytest.mark.parametrize(("profile", "instance"), [("eks-p4d", "p4d.24xlarge"), ("eks-p5", "p5.48xlarge")])
+@every("profile, instance", [("eks-p4d", "p4d.24xlarge"), ("eks-p5", "p5.48xlarge")])
 def test_eks_profile_has_the_instance_type_of_its_name(profile: str, instance: str) -> None:
     """By the answers of EC2 that moto carries."""
     table = Path(moto.__file__).parent / "ec2/resources/instance_types.json.gz"
@@ -132,8 +132,8 @@ def test_eks_profile_has_the_instance_type_of_its_name(profile: str, instance: s
     assert row.memory == described["MemoryInfo"]["SizeInMiB"] // 1024
 
 
-@pytest.mark.parametrize(
-    ("values", "limits"),
+@every(
+    "values, limits",
     [
         ({"profile": "cpu"}, {}),
         ({"profile": "eks-p5"}, {GPU: "8", EFA: "32", "hugepages-2Mi": "5120Mi"}),
@@ -163,8 +163,8 @@ def test_runner_of_a_profile_requests_its_devices(values: dict[str, Any], limits
     assert any(e["name"] == "NVIDIA_VISIBLE_DEVICES" and e["value"] == "void" for e in runner["env"]) != bool(limits)
 
 
-@pytest.mark.parametrize(
-    ("values", "requests", "limit"),
+@every(
+    "values, requests, limit",
     [
         ({"profile": "eks-p5", "gpus": 1, "cpu": "22", "memory": "225Gi"}, ("22", "225Gi"), "225Gi"),
         ({"profile": "eks-p5", "gpus": 1, "cpu": "22"}, ("22", "16Gi"), None),
@@ -218,8 +218,8 @@ def test_runners_of_one_gpu_use_all_gpus_of_a_node(profile: str) -> None:
         assert 110 < pages == pages // 2 * 2 <= int(str(row.hugepages).removesuffix("Mi")) // (config.per_node or 0)
 
 
-@pytest.mark.parametrize(
-    ("values", "most", "warning"),
+@every(
+    "values, most, warning",
     [
         ({"profile": "cpu"}, None, None),
         ({"profile": "eks-p5"}, 1, None),
@@ -247,7 +247,7 @@ def test_runners_that_a_node_has_room_for_are_counted(
     assert stack.warnings == config.warnings
 
 
-@pytest.mark.parametrize(("build", "variable"), [({}, "DOCKER_HOST"), ({"rootless": True}, "BUILDKIT_HOST")])
+@every("build, variable", [({}, "DOCKER_HOST"), ({"rootless": True}, "BUILDKIT_HOST")])
 def test_pod_without_a_daemon_is_unprivileged(build: dict[str, Any], variable: str) -> None:
     config = runners(daemon=False, build=build, maxRunners=3)
     assert config.build
@@ -262,7 +262,7 @@ def test_pod_without_a_daemon_is_unprivileged(build: dict[str, Any], variable: s
     assert isolation.quota(config)["spec"]["hard"]["persistentvolumeclaims"] == "0"
 
 
-@pytest.mark.parametrize(("release", "taken"), [("0.9.3", False), ("0.13.1", False), ("0.14.0", True), ("1.0.0", True)])
+@every("release, taken", [("0.9.3", False), ("0.13.1", False), ("0.14.0", True), ("1.0.0", True)])
 def test_old_charts_of_the_checkout_are_refused(tmp_path: Path, release: str, taken: bool) -> None:
     for chart in ARC_CHARTS:
         (tmp_path / "charts" / chart).mkdir(parents=True)
@@ -354,8 +354,8 @@ def stack(root: Path, **keys: Any) -> str:
     return str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("keys", "line"),
+@every(
+    "keys, line",
     [
         (
             {"buildOn": "runners"},
@@ -494,8 +494,8 @@ def test_kubernetes_stack_invalid_is_refused_in_its_plan(tmp_path: Path, keys: d
     assert stack(tmp_path, **keys) == f"stack t: {line}"
 
 
-@pytest.mark.parametrize("platforms", [["linux/amd64", "linux/arm64"], ["linux/arm64", "linux/amd64"]])
-@pytest.mark.parametrize("profile", ["eks-p5", "eks-p6e-gb200"])
+@every("platforms", [["linux/amd64", "linux/arm64"], ["linux/arm64", "linux/amd64"]])
+@every("profile", ["eks-p5", "eks-p6e-gb200"])
 def test_gpu_check_of_an_index_needs_one_of_its_platforms(tmp_path: Path, profile: str, platforms: list[str]) -> None:
     validation = {"image": "torch", "command": ["x"]}
     block = {"kind": "kubernetes", "github": GITHUB, "profile": profile, "validation": validation}
@@ -503,7 +503,7 @@ def test_gpu_check_of_an_index_needs_one_of_its_platforms(tmp_path: Path, profil
     plan.specs(keys, "stack t", tmp_path)
 
 
-@pytest.mark.parametrize("key", ["runners.github.token", "runners.github.app.privateKey"])
+@every("key", ["runners.github.token", "runners.github.app.privateKey"])
 def test_github_credential_in_clear_text_is_refused(key: str) -> None:
     written: dict[str, Any] = {}
     inner = written

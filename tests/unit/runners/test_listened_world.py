@@ -18,6 +18,7 @@ from scaler.listening import listener, scale_set
 from scaler.listening.assigned_jobs import AssignedJobs
 from tests.fakes.aws.listened_world import ListenedWorld, Mess, MovingWorld, environment
 from tests.fakes.aws.runner_world import BOOT, MINUTE, NAME, Faults, Killed
+from tests.helpers.every import every
 from tests.helpers.histories import histories
 
 HISTORIES = histories(3)
@@ -155,7 +156,7 @@ CASES: Mapping[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", CASES)
+@every("case", CASES)
 def test_no_job_of_two_sets_is_lost_and_no_machine_shared(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for seed in range(HISTORIES):
         check(played(seed, monkeypatch, **CASES[case]), f"{case}, history {seed}")
@@ -239,7 +240,7 @@ def test_listener_that_read_no_table_leaves_what_it_has(monkeypatch: pytest.Monk
         assert AssignedJobs.of(next_one._jobs.rows().listener).session == world.told["small"].session != ""
 
 
-@pytest.mark.parametrize("waits", ["ensure", "message"])
+@every("waits", ["ensure", "message"])
 def test_thread_that_outlives_its_listener_does_nothing(waits: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Lambda froze it during a call, and lets it go on beside the next listener."""
     world = ListenedWorld(0, Faults(0.0, (0.0, 0.0), 0.0), 1, SETS, Mess())
@@ -339,7 +340,7 @@ def moved_over(seed: int, monkeypatch: pytest.MonkeyPatch, mess: Mess | None = N
     return world
 
 
-@pytest.mark.parametrize("case", ["nothing", "twice", "out of order", "lost", "sessions end", "revoked", "calls fail"])
+@every("case", ["nothing", "twice", "out of order", "lost", "sessions end", "revoked", "calls fail"])
 def test_stack_that_moves_over_loses_no_job(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for seed in range(HISTORIES):
         world = moved_over(seed, monkeypatch, **CASES[case])

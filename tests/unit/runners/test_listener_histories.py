@@ -22,6 +22,7 @@ from scaler.jobs import LISTENER, Job, Rows
 from scaler.listening.assigned_jobs import AssignedJobs
 from scaler.listening.listener import noted_alone, outside
 from scaler.waiting import CAUSES
+from tests.helpers.every import every
 from tests.helpers.histories import histories
 from tests.unit.runners.test_scaler_histories import FIRST, MINUTE, START, Box, History, Work
 
@@ -253,7 +254,7 @@ def test_row_of_a_former_listener_is_read_and_another_one_is_not() -> None:
     assert rows.listener == "what is known"
 
 
-@pytest.mark.parametrize("wrong", [None, {}, {"totalAssignedJobs": "many"}, [1], {"totalAssignedJobs": None}])
+@every("wrong", [None, {}, {"totalAssignedJobs": "many"}, [1], {"totalAssignedJobs": None}])
 def test_message_of_another_shape_leaves_the_numbers(wrong: object) -> None:
     known = AssignedJobs()
     known.begin("s", {"totalAssignedJobs": 1, "totalRunningJobs": 0}, START)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from datetime import date
 
-import pytest
-
 from stacks import flavors
 from stacks.config.ec2 import Ec2RunnersConfig
 from stacks.config.kubernetes import KubernetesRunnersConfig
 from stacks.versions.checksums import old_runner, runner_names
 from stacks.versions.tables import table
+from tests.helpers.every import every
 from tests.unit.runners.test_ec2 import RUNNERS, SECRET, load
 
 IMAGE = "ghcr.io/actions/actions-runner"
@@ -30,8 +29,8 @@ def test_defaults_are_the_newest_release_of_the_table() -> None:
     assert [*load().runner_releases.values(), *cluster().runner_releases.values()] == [newest] * 2
 
 
-@pytest.mark.parametrize(
-    ("release", "day", "said"),
+@every(
+    "release, day, said",
     [
         ("2.336.0", date(2026, 9, 10), False),
         ("2.336.0", date(2026, 9, 11), True),

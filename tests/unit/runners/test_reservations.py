@@ -25,14 +25,15 @@ from stacks.checks import provider_settings, reservations
 from stacks.config.ec2 import NodeReservationConfig, ReservationConfig
 from stacks.config.kubernetes import KubernetesRunnersConfig
 from stacks.flavors import load as load_stack
+from tests.helpers.every import every
 from tests.unit.runners.test_ec2 import RUNNERS, load
 
 ID, OTHER = "cr-0123456789abcdef0", "cr-0123456789abcdef1"
 NOW = 1_800_000_000.0
 
 
-@pytest.mark.parametrize(
-    ("reservation", "message"),
+@every(
+    "reservation, message",
     [
         ({}, "slipway:runners.reservation: expected either ids or tags of reservations"),
         ({"ids": [ID], "tags": {"team": "ml"}}, "slipway:runners.reservation: expected either ids or tags"),
@@ -50,14 +51,14 @@ def test_reservation_invalid_is_refused_in_one_line(reservation: Mapping[str, An
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("values", [{"spot": False}, {"spot": True}, {"spotPatience": 9}])
+@every("values", [{"spot": False}, {"spot": True}, {"spotPatience": 9}])
 def test_spot_beside_reservations_alone_is_refused(values: Mapping[str, Any]) -> None:
     with pytest.raises(SlipwayError, match="has no effect, because reservation.fallback is false: leave it out"):
         load(reservation={"ids": [ID]}, **values)
     assert load(reservation={"ids": [ID], "fallback": True}, **values).kinds
 
 
-@pytest.mark.parametrize("key", ["token", "assumeRoles", "accessKey"])
+@every("key", ["token", "assumeRoles", "accessKey"])
 def test_login_of_the_provider_beside_reservations_is_refused(key: str) -> None:
     config = load_stack({"flavor": "runners", "runners": {**RUNNERS, "reservation": {"ids": [ID]}}}, "stack x")
     (line,) = provider_settings.refusals(config, {f"aws:{key}": "x"})
@@ -75,8 +76,8 @@ def jobs(count: int, ago: float = 0.0) -> list[Job]:
     return [Job(number, "acme/images", NOW - ago) for number in range(count)]
 
 
-@pytest.mark.parametrize(
-    ("reserved", "count", "desired"),
+@every(
+    "reserved, count, desired",
     [
         ({"cr_1": Reserved(2)}, 1, {"cr-1": 1}),
         ({"cr_1": Reserved(2)}, 5, {"cr-1": 2, SPOT: 3}),
@@ -147,8 +148,8 @@ def test_decide_before_the_end_of_a_reservation_drains_it() -> None:
     assert decide(NOW - 1, given, jobs(2), there, runners, prepared).end == {}
 
 
-@pytest.mark.parametrize(
-    ("reservation", "there", "expected"),
+@every(
+    "reservation, there, expected",
     [(Reserved(4), 1, 3), (Reserved(4, 1), 1, 1), (Reserved(4, 9), 3, 1), (Reserved(2), 3, 0)],
 )
 def test_room_is_what_others_and_own_machines_leave(reservation: Reserved, there: int, expected: int) -> None:
@@ -163,7 +164,7 @@ def described(**values: Any) -> reservations.Reservation:
     return reservations.Reservation(ID, "123456789012", "p5.48xlarge", "eu-west-1a", **given)
 
 
-@pytest.mark.parametrize(("block", "drain", "minutes"), [(True, 60, 90), (True, 120, 150), (False, 60, 0)])
+@every("block, drain, minutes", [(True, 60, 90), (True, 120, 150), (False, 60, 0)])
 def test_lead_of_a_block_is_before_ec2_takes_its_machines(block: bool, drain: int, minutes: int) -> None:
     assert described(block=block).lead(drain) == timedelta(minutes=minutes)
 
@@ -176,7 +177,7 @@ def test_reservations_by_tag_are_the_active_ones() -> None:
     assert reservations.chosen(by_id, there) == there
 
 
-@pytest.mark.parametrize(("hours", "span"), [(49, "2 days"), (47.5, "47 hours"), (0.5, "0 hours")])
+@every("hours, span", [(49, "2 days"), (47.5, "47 hours"), (0.5, "0 hours")])
 def test_last_hours_of_a_reservation_are_told_as_hours(hours: float, span: str) -> None:
     now = datetime.fromtimestamp(NOW, UTC) - timedelta(hours=hours)
     (line,) = reservations.warnings(ReservationConfig(ids=(ID,)), [described()], now)
@@ -235,8 +236,8 @@ BLOCK: dict[str, Any] = {
 KNOWN = Reserved(2, until=NOW - 600)
 
 
-@pytest.mark.parametrize(
-    ("answer", "expected", "hours"),
+@every(
+    "answer, expected, hours",
     [
         (BLOCK, Reserved(3, 1, NOW + 1800), 2),
         ({**BLOCK, "EndDateType": "unlimited"}, Reserved(3, 1, None), None),
@@ -268,8 +269,8 @@ def test_keeper_has_reservations_as_ec2_has_them_now(
     assert measured == ([] if hours is None else [(hours, {"Reservation": ID})])
 
 
-@pytest.mark.parametrize(
-    ("reservation", "reason"),
+@every(
+    "reservation, reason",
     [
         (Reserved(2, available=0), f"the capacity reservation {ID} has no room: all 2 machines are in use"),
         (Reserved(2, until=NOW), f"the capacity reservation {ID} has ended, or ends soon"),
@@ -292,8 +293,8 @@ def nodes(**values: Any) -> NodeReservationConfig:
     return NodeReservationConfig.model_validate({**NODES, **values})
 
 
-@pytest.mark.parametrize(
-    ("values", "labels"),
+@every(
+    "values, labels",
     [
         ({}, {"karpenter.sh/capacity-type": "reserved", "karpenter.k8s.aws/capacity-reservation-id": ID}),
         ({"ids": [ID, OTHER]}, {"karpenter.sh/capacity-type": "reserved"}),
@@ -313,7 +314,7 @@ def cluster(**values: Any) -> KubernetesRunnersConfig:
     return KubernetesRunnersConfig.model_validate({**given, "nodeSelector": {"acme.example/pool": "gpus"}, **values})
 
 
-@pytest.mark.parametrize("values", [{"nodeClass": None}, {"nodeGroup": "p5"}])
+@every("values", [{"nodeClass": None}, {"nodeGroup": "p5"}])
 def test_reserved_nodes_without_one_maker_are_refused(values: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="expected either nodeClass or nodeGroup"):
         nodes(**values)
@@ -324,8 +325,8 @@ def test_label_against_the_reserved_nodes_is_refused() -> None:
         cluster(reservation=NODES, nodeSelector={"karpenter.sh/capacity-type": "spot"})
 
 
-@pytest.mark.parametrize(
-    ("answer", "reason"),
+@every(
+    "answer, reason",
     [
         ([{"status": {"capacityReservations": [{"id": ID}]}}], ""),
         ([{"status": {"capacityReservations": [{"id": OTHER}]}}], f"EC2NodeClass gpus does not select {ID}, so that"),

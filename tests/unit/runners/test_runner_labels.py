@@ -8,6 +8,7 @@ import pytest
 
 from containers.errors import SlipwayError
 from stacks import flavors
+from tests.helpers.every import every
 from tests.unit.runners.test_ec2 import RUNNERS as EC2
 
 CLUSTER = {"kind": "kubernetes", "profile": "eks-p5", "github": {"url": "https://github.com/acme", "secret": "s"}}
@@ -19,13 +20,13 @@ def stacks(*labels: str) -> list[dict[str, Any]]:
     return [{"flavor": "local", "runsOn": [*labels]}, *({"flavor": "runners", **each} for each in sets)]
 
 
-@pytest.mark.parametrize("label", ["ubuntu-22.04", "GPU_A100", "gpu:h100", "8 GPUs", "größer", "x" * 255])
+@every("label", ["ubuntu-22.04", "GPU_A100", "gpu:h100", "8 GPUs", "größer", "x" * 255])
 def test_label_that_github_takes_is_taken_everywhere(label: str) -> None:
     for stack in stacks(label):
         flavors.load(stack, "stack x")
 
 
-@pytest.mark.parametrize("label", ["", " gpu", "gpu\t", "a,b", "a\nb", "x" * 256, "ü" * 128])
+@every("label", ["", " gpu", "gpu\t", "a,b", "a\nb", "x" * 256, "ü" * 128])
 def test_label_that_github_refuses_is_refused_everywhere(label: str) -> None:
     for stack in stacks(label):
         with pytest.raises(SlipwayError, match="expected a runner's label"):

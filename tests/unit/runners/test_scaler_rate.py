@@ -23,6 +23,7 @@ from scaler.listening import listener, scale_set
 from tests.fakes.aws.listened_world import ListenedWorld, Mess, environment
 from tests.fakes.aws.runner_world import BOOT, ENVIRONMENT, GROUPS, MINUTE, NAME, RULES, Faults, Job, Machine
 from tests.fakes.aws.runner_world import World as WebhookWorld
+from tests.helpers.every import every
 
 JOBS, MESSAGES = 3000, 30
 WRITES, CONFIG_UNITS = 4000.0, 12.0
@@ -212,7 +213,7 @@ def test_message_that_github_never_deletes_is_in_the_log(
     assert '"to": "delete message 1"' in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("status", [503, 403])
+@every("status", [503, 403])
 def test_message_that_comes_again_undeleted_makes_a_pause(status: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """GitHub sends at once what is not deleted (session_client.go:92 of actions/scaleset at 6ce0259)."""
 
@@ -361,7 +362,7 @@ class Offline(Limited):
         return status, answer, *more
 
 
-@pytest.mark.parametrize(("left", "most"), [(CALLS, 50), (40, 20)])
+@every("left, most", [(CALLS, 50), (40, 20)])
 def test_offline_runners_are_asked_for_in_turn(left: int, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """450 of 500 were called busy once, and 450 machines more requested for the minimum."""
     machines = 200

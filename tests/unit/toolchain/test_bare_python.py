@@ -5,13 +5,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from stacks.config.stack_file import ROOT
+from tests.helpers.every import every
 from toolchain.parts import python_env
 
 
-@pytest.mark.parametrize("module", ["toolchain.verbs", "tests.helpers.disk_space"])
+@every("module", ["toolchain.verbs", "tests.helpers.disk_space"])
 def test_module_imports_without_packages(module: str) -> None:
     done = subprocess.run(
         [sys.executable, "-S", "-c", f"import {module}"], cwd=ROOT, capture_output=True, text=True, check=False

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-
+from tests.helpers.every import every
 from toolchain.provider import build
 
 
-@pytest.mark.parametrize(
-    ("output", "hosts"),
+@every(
+    "output, hosts",
     [
         ("fatal: unable to access 'https://git.test/a/b/': Could not resolve host: git.test\nno tag 'v1'", "git.test"),
         ("curl: (7) Failed to connect to a.test port 443 after 1 ms", "a.test"),
@@ -30,7 +29,7 @@ def test_build_error_of_an_engine_without_zstd_says_what_to_do() -> None:
     assert build._advice("step 'ADD a.tar /' failed: archive/tar: invalid tar header") == ""
 
 
-@pytest.mark.parametrize(
+@every(
     "output",
     [
         "step 'RUN false' failed: exit code: 1",
@@ -42,7 +41,7 @@ def test_build_error_of_other_kind_has_no_advice(output: str) -> None:
     assert build._advice(output) == ""
 
 
-@pytest.mark.parametrize(
+@every(
     "output",
     [
         "fatal: could not read Username for 'https://closed.test:8443': terminal prompts disabled",
@@ -63,9 +62,7 @@ def test_build_error_with_full_disk_says_where() -> None:
     assert "where the Docker daemon keeps its data" in build._advice("write /x: No space left on device")
 
 
-@pytest.mark.parametrize(
-    "answer", ["no such host", "server misbehaving", "read udp 10.0.0.9:4->10.0.0.1:53: i/o timeout"]
-)
+@every("answer", ["no such host", "server misbehaving", "read udp 10.0.0.9:4->10.0.0.1:53: i/o timeout"])
 def test_old_engine_with_containerd_store_has_advice(answer: str) -> None:
     """The line is that of Docker 26.1.5; the end of it is what the machine's name server does (golang/go, net/net.go)."""
     error = (

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from containers.dockerfile.instructions import parse
 from containers.engine.connection import Address
 from containers.engine.engine import Engine
@@ -52,7 +50,7 @@ def test_secret_that_is_given_or_required_stays(tmp_path: Path) -> None:
     assert sent(tmp_path, f"FROM scratch\n{steps}\n", "netrc", "b", "c") is None
 
 
-@pytest.mark.parametrize("step", ["COPY . /", "RUN --mount=type=bind,target=/m cp /m/Dockerfile /"])
+@every("step", ["COPY . /", "RUN --mount=type=bind,target=/m cp /m/Dockerfile /"])
 def test_dockerfile_that_its_steps_read_is_sent_as_it_is(tmp_path: Path, step: str) -> None:
     (tmp_path / "Dockerfile.dockerignore").write_text("Dockerfile\n")
     assert sent(tmp_path, f"FROM scratch\n{step}\nRUN {MOUNT} a\n") is None
@@ -66,7 +64,7 @@ def test_source_that_is_missing_is_the_engines_to_refuse(tmp_path: Path) -> None
     assert sent(tmp_path, text) is None
 
 
-@pytest.mark.parametrize(
+@every(
     "step",
     [
         f'"{MOUNT}" a',

@@ -14,6 +14,7 @@ import pytest
 
 from containers.engine.connection import Address
 from containers.engine.engine import Engine
+from tests.helpers.every import every
 from toolchain.provider import build, provider
 from toolchain.provider.inputs import image
 from toolchain.provider.provider_base import Cancelled, Host, Operation, Turns
@@ -82,8 +83,8 @@ def test_more_images_than_turns_wait_and_a_cancelled_one_ends(
     assert {names.get_nowait() for _ in range(2)} == {*left[1:]}
 
 
-@pytest.mark.parametrize(
-    ("host", "cores", "most"),
+@every(
+    "host, cores, most",
     [
         ("unix:///var/run/docker.sock", 2, 3),
         ("ssh://builder", 16, 16),

@@ -8,6 +8,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from tests.helpers.every import every
 from toolchain.checkout import Checkout
 from toolchain.machine.toolchain_error import ToolchainError
 from toolchain.parts import docker_engine
@@ -26,7 +27,7 @@ def test_lock_pins_a_package_by_its_whole_name(tmp_path: Path) -> None:
             checkout.locked(name)
 
 
-@pytest.mark.parametrize(("length", "elsewhere"), [(104, False), (105, True)])
+@every("length, elsewhere", [(104, False), (105, True)])
 def test_longest_socket_stays_inside_up_to_containerds_limit(length: int, elsewhere: bool) -> None:
     """At 105 containerd refuses: "unix socket path too long (> 104)" (containerd, sys/socket_unix.go)."""
     longest = "/.slipway/run/docker/containerd/containerd.sock.ttrpc"

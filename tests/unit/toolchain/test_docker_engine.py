@@ -16,6 +16,7 @@ from containers.engine.connection import Address, EngineUnreachable
 from containers.engine.engine import BodyWriter, Engine, EngineError
 from containers.errors import SlipwayError
 from tests.fakes import tls_engine
+from tests.helpers.every import every
 from toolchain.provider.docker_api import session
 
 Serve = Callable[[bytes | None], Engine]
@@ -168,8 +169,8 @@ def test_connect_speaks_the_older_of_both_versions(serve: Serve) -> None:
     assert Engine.connect(answering.address)._prefix == "/v1.40"
 
 
-@pytest.mark.parametrize(
-    ("host", "dialled"),
+@every(
+    "host, dialled",
     [
         ("tcp://docker.example", ("docker.example", 2375)),
         ("https://docker.example", ("docker.example", 2376)),
@@ -189,7 +190,7 @@ def test_tcp_engine_is_dialled_at_its_host_and_port(
     assert str(caught.value) == f"{host}: {dialled}"
 
 
-@pytest.mark.parametrize("host", ["unix://me:word@nowhere/socket", "other://me:word@nowhere"])
+@every("host", ["unix://me:word@nowhere/socket", "other://me:word@nowhere"])
 def test_address_in_an_error_has_no_credential(host: str) -> None:
     with pytest.raises(EngineUnreachable, match=r"://\*\*\*@nowhere") as caught:
         Engine.connect(Address(host))

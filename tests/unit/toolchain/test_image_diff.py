@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
+from tests.helpers.every import every
 from toolchain.provider.image_diff import PropertyDiff, diff
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "kinds"),
+@every(
+    "old, new, kinds",
     [
         ({"imageName": "a"}, {"imageName": "a"}, {}),
         ({}, {"imageName": "a"}, {"imageName": PropertyDiff.ADD}),

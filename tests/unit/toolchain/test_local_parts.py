@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from stacks import flavors
+from tests.helpers.every import every
 from toolchain import needs
 from toolchain.checkout import Checkout
 from toolchain.machine.network import apt_mirrors
@@ -16,14 +17,14 @@ from toolchain.parts import base_image, docker_registry, part
 from toolchain.parts.part import Part
 
 
-@pytest.mark.parametrize("address", ["127.0.0.1:5005", None])
+@every("address", ["127.0.0.1:5005", None])
 def test_address_is_that_of_the_running_registry(address: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     running = address and Part(docker_registry.NAME, "", "", env={docker_registry.VARIABLE: address})
     monkeypatch.setattr(docker_registry, "_running", lambda _: running)
     assert docker_registry.own_address(Checkout.here()) == address
 
 
-@pytest.mark.parametrize(("status", "reason"), [(0, ""), (1, "no such host")])
+@every("status, reason", [(0, ""), (1, "no such host")])
 def test_base_image_is_pulled_by_docker(status: int, reason: str, tmp_path: Path) -> None:
     (tmp_path / "docker").write_text(
         f'#!/bin/sh\n[ "$*" = "pull debian:bookworm-slim" ] || exit 2\necho {reason} >&2\nexit {status}\n'
@@ -87,7 +88,7 @@ def test_bootstrapped_base_image_is_looked_up_by_its_digest(tmp_path: Path, monk
     assert asked == [f"{registry}/docker.io/library/debian@{digest}"] * 2
 
 
-@pytest.mark.parametrize("publish", [True, False])
+@every("publish", [True, False])
 def test_registry_of_this_machine_is_for_what_is_pushed(*, publish: bool) -> None:
     config = flavors.load({"flavor": "local", "registry": {"kind": "local"}, "publish": publish}, "stack x")
     assert needs.local(config) is publish

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from tests.helpers.every import every
 from toolchain.provider import provider_config
 
 
-@pytest.mark.parametrize(
-    ("variables", "host"),
+@every(
+    "variables, host",
     [({"docker:config:host": "tcp://configured"}, "tcp://configured"), ({}, "tcp://environment")],
 )
 def test_settings_prefer_configuration_to_environment(

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import pytest
-
+from tests.helpers.every import every
 from toolchain.machine.toolchain_error import ToolchainError
 from toolchain.pulumi_run.published_layers import PublishedLayers, forecasts, pulls
 
@@ -38,8 +37,8 @@ PUBLISHED: dict[str, Any] = {"base": {"ref": "r/base@sha256:1"}, "app": {"ref": 
 OTHERS = "layers, 750 MB, 6.0 s at 1 Gbit/s, it pulls those that the build changes"
 
 
-@pytest.mark.parametrize(
-    ("after", "lines"),
+@every(
+    "after, lines",
     [
         (outputs({"args": {"V": "1"}}), []),
         (
@@ -66,7 +65,6 @@ OTHERS = "layers, 750 MB, 6.0 s at 1 Gbit/s, it pulls those that the build chang
             ],
         ),
     ],
-    ids=["unchanged", "changed", "changed-parent"],
 )
 def test_preview_says_which_layers_certainly_stay(after: dict[str, Any], lines: list[str]) -> None:
     found = [*forecasts(outputs({"args": {"V": "1"}}, **PUBLISHED), after, lookup)]
@@ -81,14 +79,14 @@ def test_preview_says_which_layers_certainly_stay(after: dict[str, Any], lines: 
         )
 
 
-@pytest.mark.parametrize("ref", ["sha256:1", "r/gone@sha256:1"], ids=["not-pushed", "not-in-registry"])
+@every("ref", ["sha256:1", "r/gone@sha256:1"])
 def test_preview_of_unknown_layers_says_nothing(ref: str) -> None:
     before = outputs({"args": {"V": "1"}}, app={"ref": ref})
     assert not [*forecasts(before, outputs({"args": {"V": "2"}}), lookup)]
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "lines"),
+@every(
+    "before, after, lines",
     [
         ("r/app@sha256:1", "r/app@sha256:1", []),
         ("", "r/app@sha256:2", []),

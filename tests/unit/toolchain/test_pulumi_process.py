@@ -12,6 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from tests.helpers.every import every
 from toolchain.pulumi_run import pulumi_process
 
 INTERRUPTED = 'trap "echo end > ended; exit 0" INT; echo one; while :; do sleep 0.05; done'
@@ -36,7 +37,7 @@ def test_process_is_interrupted_where_following_fails(tmp_path: Path) -> None:
     assert (tmp_path / "ended").read_text() == "end\n"
 
 
-@pytest.mark.parametrize("terminals", [(True, True), (True, False), (False, True), (False, False)])
+@every("terminals", [(True, True), (True, False), (False, True), (False, False)])
 def test_process_shares_the_terminal_where_both_ends_are_one(
     terminals: tuple[bool, bool], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -57,8 +58,8 @@ def test_process_shares_the_terminal_where_both_ends_are_one(
     assert lines == [f"{apart} {apart}\n"]
 
 
-@pytest.mark.parametrize(
-    ("numbers", "received"),
+@every(
+    "numbers, received",
     [
         ([signal.SIGHUP, signal.SIGHUP], 1),  # a terminal that is closed may send two
         ([signal.SIGINT, signal.SIGTERM], 1),  # as GitHub's runner ends a job

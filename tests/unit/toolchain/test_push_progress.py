@@ -8,13 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.helpers.every import every
 from toolchain.provider.docker_api import push_progress
 from toolchain.provider.docker_api.protos import StatusResponse
 from toolchain.provider.docker_api.push_progress import BuildLog, StreamError, follow
 
 
-@pytest.mark.parametrize(
-    ("detail", "line"),
+@every(
+    "detail, line",
     [
         ({"current": 512, "total": 1024}, "a1: Pushing 512 B / 1.02 kB"),
         ({"current": 1_060_000, "total": 1_000_000}, "a1: Pushing 1 MB / 1 MB"),

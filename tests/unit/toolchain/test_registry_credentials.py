@@ -17,6 +17,7 @@ import pytest
 from containers.errors import SlipwayError
 from containers.registry.credentials import Login
 from tests.fakes.registry import Registry
+from tests.helpers.every import every
 from toolchain.provider.docker_api.registry_digest import _login, digest
 
 ECR = "123456789012.dkr.ecr.eu-west-1.amazonaws.com"
@@ -31,8 +32,8 @@ def entry(registry: Registry, **login: str) -> list[dict[str, str]]:
     return [{"address": f"http://{registry.address}", **login}]
 
 
-@pytest.mark.parametrize(
-    ("host", "password", "expected"),
+@every(
+    "host, password, expected",
     [
         ("r.example", "secret", Login("r.example", "me", "secret")),
         ("ghcr.io", "secret", Login("ghcr.io", "me", "secret")),

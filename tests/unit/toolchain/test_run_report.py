@@ -17,6 +17,7 @@ from containers import color
 from containers.dockerfile import context
 from stacks.config.stack_file import ROOT
 from stacks.differences import file_list
+from tests.helpers.every import every
 from tests.helpers.json_shape import differing
 from toolchain.pulumi_run import run_progress
 from toolchain.pulumi_run.run_progress import RunProgress
@@ -400,8 +401,8 @@ def test_report_after_failed_run_compares_with_published(report: Report) -> None
     assert back == ["Unchanged: torch", "Resources: 1 updated (3 s)"]
 
 
-@pytest.mark.parametrize(
-    ("variables", "terminal", "colored"),
+@every(
+    "variables, terminal, colored",
     [
         ({}, True, True),
         ({}, False, False),

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from stacks.places import CODE, PIN
+from tests.helpers.every import every
 from toolchain.checkout import Checkout
 from toolchain.machine import pip
 from toolchain.machine.toolchain_error import ToolchainError
@@ -55,8 +56,8 @@ def test_upgrade_of_a_checkout_of_slipway_is_refused(monkeypatch: pytest.MonkeyP
     assert str(caught.value) == "upgrade: this is a checkout of Slipway: `git pull` brings a newer one"
 
 
-@pytest.mark.parametrize(
-    ("pinned", "release", "asked"),
+@every(
+    "pinned, release, asked",
     [
         (f"slipway @ {RELEASES}/vV/{WHEEL}", "9.9.9", f"{RELEASES}/v9.9.9/slipway-9.9.9-py3-none-any.whl"),
         (f"slipway @ https://x.example/{WHEEL}", "9.9.9", "https://x.example/slipway-9.9.9-py3-none-any.whl"),
@@ -80,9 +81,7 @@ def test_upgrade_asks_where_the_pinned_release_is_from(
     assert addresses == [asked]
 
 
-@pytest.mark.parametrize(
-    "release", ["", "9.9.9", "newest", "slipway", "git+https://x.example/s", "https://x.example/s.tar.gz"]
-)
+@every("release", ["", "9.9.9", "newest", "slipway", "git+https://x.example/s", "https://x.example/s.tar.gz"])
 def test_upgrade_takes_a_release_of_no_index(release: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The name is another project's there. pip runs code of a source archive or a clone."""
     monkeypatch.setattr(pip, "_run", lambda *_: pytest.fail("pip runs"))

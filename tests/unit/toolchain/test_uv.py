@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.every import every
 from toolchain.checkout import Checkout
 from toolchain.machine import pip, uv
 
@@ -13,8 +14,8 @@ UV = "uv==0.13.8 \\\n    --hash=sha256:aa \\\n    --hash=sha256:bb\n"
 LOCK = f"urllib3==2.5.0 \\\n    --hash=sha256:cc\n{UV}werkzeug==3.1.0 \\\n    --hash=sha256:dd\n"
 
 
-@pytest.mark.parametrize(
-    ("lines", "file"),
+@every(
+    "lines, file",
     [
         ([], ""),
         (["global.cert='/etc/ssl/company.pem'", ":env:.disable-pip-version-check='1'"], "/etc/ssl/company.pem"),
@@ -29,8 +30,8 @@ def test_pip_without_sources_of_its_own_leaves_it_to_uv(lines: list[str], file: 
     assert uv.options(lines) == {"cert": [file] if file else [], "find-links": []}
 
 
-@pytest.mark.parametrize(
-    ("line", "folders"),
+@every(
+    "line, folders",
     [
         (":env:.find-links='/opt/wheels'", ["/opt/wheels"]),
         (r"global.find-links='\n/opt/wheels\nhttps://company/wheels'", ["/opt/wheels", "https://company/wheels"]),
@@ -41,7 +42,7 @@ def test_folders_of_packages_are_told_to_uv(line: str, folders: list[str]) -> No
     assert uv.options(["global.cert='/g'", line]) == {"cert": ["/g"], "find-links": folders}
 
 
-@pytest.mark.parametrize(
+@every(
     "line",
     [
         "global.index-url='https://company/simple'",

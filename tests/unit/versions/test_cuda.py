@@ -60,8 +60,8 @@ def test_cuda_driver_rises_with_version() -> None:
     assert drivers == sorted(drivers)
 
 
-@pytest.mark.parametrize(
-    ("version", "oldest", "newest"),
+@every(
+    "version, oldest, newest",
     [
         ("10.2", "3.0", "7.5"),
         ("11.0.3", "3.5", "8.0"),
@@ -85,9 +85,7 @@ def test_thor_capability_is_renamed_in_cuda_13() -> None:
     assert "10.1" not in cuda_release("13.0.2").archs
 
 
-@pytest.mark.parametrize(
-    ("value", "meant"), [("12.1", "12.1.1"), ("11.8", "11.8.0"), ("13.2", "13.2.1"), ("12.1.2", "12.1.1")]
-)
+@every("value, meant", [("12.1", "12.1.1"), ("11.8", "11.8.0"), ("13.2", "13.2.1"), ("12.1.2", "12.1.1")])
 def test_cuda_unfinished_suggests_the_full_version(value: str, meant: str) -> None:
     with pytest.raises(Incompatible) as error:
         check_cuda_listed(value)
@@ -113,8 +111,8 @@ def test_cuda_parent_of_known_stacks_is_their_tag() -> None:
     assert cuda_parent("13.3.1", "base", "ubuntu26.04") == "13.3.1-base-ubuntu26.04"
 
 
-@pytest.mark.parametrize(
-    ("distro", "edition", "cudnn", "says"),
+@every(
+    "distro, edition, cudnn, says",
     [
         ("ubuntu24.04", "devel", None, r"distro: 'ubuntu24\.04' has no nvidia/cuda image of CUDA 12\.1\.1"),
         ("ubuntu2004", "devel", None, r"\(did you mean 'ubuntu20\.04'\?\)"),
@@ -135,15 +133,15 @@ def test_gcc_of_every_parent_fits_its_cuda() -> None:
                 assert distro_release(name).gcc <= cuda_release(version).gcc, f"{version} {name}"
 
 
-@pytest.mark.parametrize("section", ["abi", "constraints", "cudnn", "gcc"])
+@every("section", ["abi", "constraints", "cudnn", "gcc"])
 def test_build_rows_cover_every_torch_and_are_all_used(section: str) -> None:
     rows = table("cuda_torch")[section]
     assert {newest_from(rows, torch) for torch in torch_versions()} == {*rows}
     assert list(rows) == sorted(rows, key=order)
 
 
-@pytest.mark.parametrize(
-    ("torch", "cudnn", "says"),
+@every(
+    "torch, cudnn, says",
     [
         ("1.13.1", "7.6.5.32", None),
         ("2.0.1", "7.6.5.32", "cudnn: '7.6.5.32' is too old to build torch 2.0.1 with; allowed: cuDNN 8.0 and newer, "),
@@ -176,8 +174,8 @@ def test_cuda_parent_without_cudnn_is_refused() -> None:
         cuda_parent("12.1.0", "devel", "ubuntu18.04", cudnn="8")
 
 
-@pytest.mark.parametrize(
-    ("version", "distro", "cudnn", "tag"),
+@every(
+    "version, distro, cudnn, tag",
     [
         ("12.1.1", "ubuntu20.04", "8", "12.1.1-cudnn8-devel-ubuntu20.04"),
         ("13.2.1", "ubuntu24.04", "9", "13.2.1-cudnn-devel-ubuntu24.04"),
@@ -189,8 +187,8 @@ def test_cuda_parent_for_arm64_has_the_same_tag(version: str, distro: str, cudnn
     assert cuda_parent(version, "devel", distro, cudnn=cudnn, machine="arm64") == tag
 
 
-@pytest.mark.parametrize(
-    ("version", "distro", "cudnn", "says"),
+@every(
+    "version, distro, cudnn, says",
     [
         (
             "10.2",
@@ -237,8 +235,8 @@ def test_rows_of_arm64_name_parents_that_amd64_has() -> None:
 # Lists of compute capabilities
 
 
-@pytest.mark.parametrize(
-    ("text", "version", "canonical"),
+@every(
+    "text, version, canonical",
     [
         ("8.0 8.6;9.0+PTX", "11.8.0", "8.0 8.6 9.0+PTX"),
         ("7.5;8.6", "11.3.1", "7.5 8.6"),
@@ -404,8 +402,8 @@ def test_official_arm64_builds_alone_are_accepted(torch: str) -> None:
             assert error.value.allowed == (release.cudas_arm64 or ("2.4.0 and newer", "source: build"))
 
 
-@pytest.mark.parametrize(
-    ("torch", "published"),
+@every(
+    "torch, published",
     [
         ("2.8.0", True),
         ("2.9.1", True),
@@ -425,8 +423,8 @@ def test_wheel_for_cuda_129_is_one_of_the_index(torch: str, *, published: bool) 
             check_torch_cuda(torch, "12.9.1", source="wheel")
 
 
-@pytest.mark.parametrize(
-    ("torch", "version", "message"),
+@every(
+    "torch, version, message",
     [
         ("2.7.0", "11.8.0", "cuda: '11.8.0' has no official arm64 wheel of torch 2.7.0; allowed: 12.8; rule: "),
         ("2.7.1", "12.6.3", "cuda: '12.6.3' has no official arm64 wheel of torch 2.7.1; allowed: 12.8; rule: "),
@@ -449,8 +447,8 @@ def test_wheel_never_published_for_arm64_is_refused(torch: str, version: str, me
     assert str(error.value).startswith(message)
 
 
-@pytest.mark.parametrize(
-    ("torch", "version", "machine", "abi"),
+@every(
+    "torch, version, machine, abi",
     [
         ("2.5.1", "12.4.1", "amd64", "0"),
         ("2.5.1", "12.4.1", "arm64", "0"),
@@ -480,8 +478,8 @@ def _builds(torch: str, version: str) -> bool:
     return True
 
 
-@pytest.mark.parametrize(
-    ("torch", "version", "says"),
+@every(
+    "torch, version, says",
     [
         (
             "2.12.0",
@@ -535,8 +533,8 @@ def test_torch_build_without_wheel_is_accepted() -> None:
         check_torch_cuda("2.0.1", "12.1.1", source="wheel")
 
 
-@pytest.mark.parametrize(
-    ("value", "allowed", "near"),
+@every(
+    "value, allowed, near",
     [
         ("12.1", ["12.1.0", "12.1.1", "12.2.2"], "12.1.1"),
         ("v2.0.1", ["2.0.0", "2.0.1"], "2.0.1"),

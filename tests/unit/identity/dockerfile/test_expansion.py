@@ -87,8 +87,8 @@ def test_expand_of_a_word_without_bounds_is_refused() -> None:
             read(deep)
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
+@every(
+    "text, words",
     [
         ("a  b\tc", ["a", "b", "c"]),
         ("a 'b c' \"d e\" f\\ g", ["a", "'b c'", '"d e"', "f\\ g"]),
@@ -107,7 +107,7 @@ def test_raw_words_keep_quotes_and_variables(text: str, words: list[str]) -> Non
     assert raw_words(text) == words
 
 
-@pytest.mark.parametrize("text", ["don't", '"a', "${#x}", "${x[@]}", "${x:-y"])
+@every("text", ["don't", '"a', "${#x}", "${x[@]}", "${x:-y"])
 def test_raw_words_of_an_unread_form_are_refused(text: str) -> None:
     with pytest.raises(ExpansionError):
         raw_words(text)

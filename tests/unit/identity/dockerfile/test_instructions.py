@@ -74,7 +74,7 @@ def test_render_keeps_what_has_a_meaning(text: str, form: str) -> None:
     assert rendered(text) == form
 
 
-@pytest.mark.parametrize(
+@every(
     "text",
     [
         "RUN <<EOF\n# no comment\n\nCOPY a b \\\nEOF\n",
@@ -95,7 +95,7 @@ def test_parse_of_a_heredoc_keeps_its_lines(text: str) -> None:
     assert rendered(text.removesuffix("\n").removesuffix("\r")) == text.removesuffix("\r\n").removesuffix("\n") + "\n"
 
 
-@pytest.mark.parametrize(
+@every(
     "text",
     [
         "RUN cat <<<EOF\n",
@@ -201,8 +201,8 @@ def test_flag_is_a_value_or_none() -> None:
     assert (copy.flag("from"), copy.flag("link"), copy.flag("chmod")) == ("a=b", "", None)
 
 
-@pytest.mark.parametrize(
-    ("rest", "words"),
+@every(
+    "rest, words",
     [
         ("a  b\tc", ["a", "b", "c"]),
         ('"a b" c', ['"a', 'b"', "c"]),
@@ -216,8 +216,8 @@ def test_words_are_an_array_or_between_spaces(rest: str, words: list[str]) -> No
     assert copy.words == words
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
+@every(
+    "text, words",
     [
         ("a b=c", ["a", "b=c"]),
         ("a='b c' d=\"e f\"", ["a='b c'", 'd="e f"']),

@@ -42,8 +42,8 @@ FROM scratch
 """
 
 
-@pytest.mark.parametrize(
-    ("target", "text", "sources"),
+@every(
+    "target, text, sources",
     [
         ("a", "FROM x AS a\nCOPY a .\n", ["a"]),
         (
@@ -112,9 +112,7 @@ def test_sources_are_what_the_context_is_read_for(text: str, sources: list[str])
     assert paths(text) == sources
 
 
-@pytest.mark.parametrize(
-    ("path", "pattern"), [("a*", True), ("a?", True), ("[a]", True), ("a", False), ("$P", True), ("!a", False)]
-)
+@every("path, pattern", [("a*", True), ("a?", True), ("[a]", True), ("a", False), ("$P", True), ("!a", False)])
 def test_source_with_a_wildcard_is_a_pattern(path: str, *, pattern: bool) -> None:
     (copied, mounted) = reached(f"FROM x\nARG P=*\nCOPY {path} .\nRUN --mount=source={path},target=/m x\n").sources
     assert (copied.pattern, mounted.pattern) == (pattern, False)
@@ -143,8 +141,8 @@ def test_variable_is_what_the_build_gives_it(text: str, source: str) -> None:
     assert [item.path for item in reached(text, None, {"A": "given"}, "linux/arm64").sources] == [source]
 
 
-@pytest.mark.parametrize(
-    ("text", "names"),
+@every(
+    "text, names",
     [
         ("FROM x\nARG A=1 B\n", {"A", "B"}),
         ("ARG A\nARG B\nFROM x$A\n", {"A"}),
@@ -159,7 +157,7 @@ def test_arguments_are_those_that_are_read(text: str, names: set[str]) -> None:
     assert reached(text, None, arguments).arguments.keys() == names | {"SOURCE_DATE_EPOCH", "BUILDKIT_SYNTAX"}
 
 
-@pytest.mark.parametrize("value", ["context", "a", "$TARGETSTAGE"])
+@every("value", ["context", "a", "$TARGETSTAGE"])
 def test_epoch_that_is_no_number_is_refused(value: str) -> None:
     text = f"ARG SOURCE_DATE_EPOCH={value}\nFROM scratch AS a\nADD https://x /\nFROM x\n"
     with pytest.raises(
@@ -268,9 +266,7 @@ def test_name_of_an_earlier_stage_is_no_image() -> None:
     assert [source.path for source in reached(text.replace("FROM A", "FROM a")).sources] == ["a", "b"]
 
 
-@pytest.mark.parametrize(
-    "words", ["# the root", '# e.g. 1.2 (or "1.3"), see https://a.example/?b=c', "#", "# A-B 'c d'"]
-)
+@every("words", ["# the root", '# e.g. 1.2 (or "1.3"), see https://a.example/?b=c', "#", "# A-B 'c d'"])
 def test_words_after_an_argument_name_nothing_that_is_read(words: str) -> None:
     """BuildKit reads them as further arguments, and people write them as a comment."""
     assert paths(f'ARG A="" {words}\nARG B=b {words}\nCOPY $A/c $B .\n') == ["c", "b"]
