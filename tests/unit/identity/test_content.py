@@ -84,6 +84,8 @@ def test_content_has_the_reached_stages_alone(root: Path) -> None:
     assert content.labels == {"org.opencontainers.image.title": "a"}
     assert list(made(root, target="tools").files) == ["common/check"]
     assert made(root, target="tools").args == made(root, target="tools").labels == {}
+    alone = made(root, "FROM debian:12\nARG LABEL_TITLE\n", args={}, parents={})
+    assert alone.labels == content.labels
 
 
 @every(
