@@ -8,10 +8,12 @@ from __future__ import annotations
 import io
 import os
 import posixpath
+import re
 import tarfile
 import tempfile
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Final
 
@@ -27,6 +29,9 @@ _SUBMODULE: Final = "160000"
 """git's mode of one."""
 _ABSENT: Final = "a submodule that is not here"
 _SHA256_DIGITS: Final = 64
+_OBJECT: Final = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")
+_UNREPLACED: Final = {"GIT_NO_REPLACE_OBJECTS": "1"}
+"""The repository that git archives from has no replacements either (git-replace): they are of one machine."""
 _SHA256: Final = "[core]\nrepositoryFormatVersion = 1\n[extensions]\nobjectFormat = sha256\n"
 _SETTINGS: Final = ("core.autocrlf=false", "core.eol=lf", f"core.attributesFile={os.devnull}")
 
@@ -41,13 +46,22 @@ def archives(root: Path, commit: str, folder: str) -> list[bytes]:
     Raises:
         SlipwayError: git cannot read the commit, or a path in it leads out of its folder.
     """
-    prefix = os.fsdecode(git.read(root, "rev-parse", "--show-prefix").removesuffix(b"\n"))
-    return _archives(root, f"{commit}:{prefix}", folder, "")
+    *_, prefix = _places(root)
+    named = commit if _OBJECT.fullmatch(commit) else git.read(root, "rev-parse", "--verify", commit).decode().strip()
+    return _archives(root, f"{named}:{prefix}", folder, "")
+
+
+@cache
+def _places(root: Path) -> list[str]:
+    """Return where git has a work tree's objects and settings, and its path in the repository. They stay."""
+    words = ("--git-path", "objects", "--git-common-dir", "--show-prefix")
+    return os.fsdecode(git.read(root, "rev-parse", *words)).removesuffix("\n").split("\n", 2)
 
 
 def _archives(root: Path, tree: str, folder: str, prefix: str) -> list[bytes]:
     """Return the archives of a folder of a tree, or of all of it, with the paths in it below ``prefix``."""
-    listing = git.read(root, "ls-tree", "--full-tree", "-r", "-z", tree, *_paths(folder))
+    words = ("ls-tree", "--full-tree", "-r", "-z", tree, *_paths(folder))
+    listing = git.read(root, *words, environment=_UNREPLACED)
     entries = [entry.partition("\t") for entry in os.fsdecode(listing).split("\0") if entry]
     for path in (path for _, _, path in entries):
         if ".." in PurePosixPath(path).parts:  # git writes no such tree, and checks out none
@@ -77,25 +91,26 @@ def _archive(root: Path, tree: str, folder: str, prefix: str, attributes: Sequen
     not. So git reads them from a temporary work tree that overrides these, in a repository with this one's objects and
     without settings.
     """
-    words = ("--git-path", "objects", "--git-common-dir", tree)
-    objects, common, name = os.fsdecode(git.read(root, "rev-parse", *words)).splitlines()
+    objects, common, _ = _places(root)
     with tempfile.TemporaryDirectory(prefix="slipway-") as temporary:
         repository, work_tree = Path(temporary, "git"), Path(temporary, "tree")
         (repository / "refs").mkdir(parents=True)
         (repository / "HEAD").write_text("ref: refs/heads/main\n")
-        if len(name) == _SHA256_DIGITS:
+        if tree.index(":") == _SHA256_DIGITS:
             (repository / "config").write_text(_SHA256)
         work_tree.mkdir()
         (work_tree / ATTRIBUTES).write_bytes(_OVERRIDE)
         for path in attributes:
             (work_tree / path).parent.mkdir(parents=True, exist_ok=True)
-            (work_tree / path).write_bytes(git.read(root, "cat-file", "blob", f"{name}:{path}") + _OVERRIDE)
+            (work_tree / path).write_bytes(
+                git.read(root, "cat-file", "blob", f"{tree}{path}", environment=_UNREPLACED) + _OVERRIDE
+            )
         # A partial clone fetches by the settings of its remote.
         settings = (f"include.path={Path(root, common).absolute() / 'config'}", *_SETTINGS)
         command = (
             *("--git-dir", str(repository), "--work-tree", str(work_tree)),
             *(word for setting in settings for word in ("-c", setting)),
-            *("archive", "--worktree-attributes", f"--prefix={prefix}", name, *([folder] if folder else ())),
+            *("archive", "--worktree-attributes", f"--prefix={prefix}", tree, *([folder] if folder else ())),
         )
         environment = {"GIT_OBJECT_DIRECTORY": str(Path(root, objects).absolute()), "GIT_ATTR_NOSYSTEM": "1"}
         return git.read(work_tree, *command, environment=environment)
