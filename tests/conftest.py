@@ -55,6 +55,8 @@ SCOPES: Final = (
     "toolchain",
     "engine",
     "aws",
+    "history/test_lock.py",
+    "history/test_impact.py",
     "provider",
     "workflows",
     "cluster",
@@ -67,7 +69,7 @@ SCOPES: Final = (
 )
 """Files and folders whose tests one worker of pytest-xdist runs, as they share what they start and build. A test is of the
 first that holds it. The longest come first, so that no worker has one left when the others are done. The other files run
-anywhere, after these, each in one worker: none of them takes 5 s."""
+anywhere, after these, each in one worker: those of `unit` take at most 10 s of a core, and most less than one."""
 
 
 def _scope(nodeid: str) -> str | None:

@@ -21,6 +21,7 @@ from containers.errors import SlipwayError
 from stacks import plan
 from stacks.config.stack_file import ROOT, misnamed, read_stack, stack_names
 from stacks.tags import parse
+from tests.helpers.every import every
 
 
 def test_list_names_every_stack(capsys: pytest.CaptureFixture[str]) -> None:
@@ -175,7 +176,7 @@ def test_list_with_a_wrong_stack_names_the_others(
     assert printed.err.startswith("there is no stack 'lokal'")
 
 
-@pytest.mark.parametrize("words", [[], ["-h"], ["--help"], ["show", "--help"]])
+@every("words", [[], ["-h"], ["--help"], ["show", "--help"]])
 def test_help_names_every_section_or_the_examples(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     status = main(words)
     printed = capsys.readouterr()
@@ -218,7 +219,7 @@ def test_shown_argument_is_no_command_to_github() -> None:
     assert printed.stderr.endswith("Error: Got unexpected extra argument (a\n: :stop-commands::x)\n")
 
 
-@pytest.mark.parametrize("number", [errno.EROFS, errno.EACCES, errno.ENOSPC])
+@every("number", [errno.EROFS, errno.EACCES, errno.ENOSPC])
 def test_folder_that_takes_nothing_is_one_line(
     number: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -230,11 +231,12 @@ def test_folder_that_takes_nothing_is_one_line(
     assert capsys.readouterr().err == f"stacks/.new-1: {os.strerror(number)}\n"
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@every("number", [signal.SIGTERM, signal.SIGHUP])
 def test_ended_bake_file_leaves_nothing(number: int, tmp_path: Path) -> None:
     """As an export of an image (`test_export`): the last file is about to be written."""
     program = (
-        "import json, os, sys; from cli.export import bake; from cli.main import run; "
+        "import json, os, sys; from cli.export import bake; from cli.main import run; from stacks.identity import history; "
+        "history.find = lambda stack, prints, suffixes, files, root, *_: history.newest(prints, root); "
         f"bake.document = lambda _: os.kill(os.getpid(), {int(number)}); sys.argv[1:] = ['export', 'bake', 'local']; run()"
     )
     done = subprocess.run(
@@ -263,19 +265,19 @@ def test_version_is_that_of_the_project(capsys: pytest.CaptureFixture[str]) -> N
     assert capsys.readouterr().out == f"slipway {version}\n"
 
 
-@pytest.mark.parametrize("words", [["destroy", "local"]])
+@every("words", [["destroy", "local"]])
 def test_command_that_asks_is_refused_without_terminal(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(words) == 1
     assert capsys.readouterr().err.endswith("There is no terminal to ask on: --yes does it without asking\n")
 
 
-@pytest.mark.parametrize("verb", ["up", "preview", "destroy", "history"])
+@every("verb", ["up", "preview", "destroy", "history"])
 def test_command_of_unknown_stack_is_one_line(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([verb, "lokal"]) == 1
     assert capsys.readouterr().err.startswith("there is no stack 'lokal' (did you mean 'local'?)")
 
 
-@pytest.mark.parametrize("words", [["doctor"], ["prune"]])
+@every("words", [["doctor"], ["prune"]])
 def test_command_of_machine_goes_on_as_toolchain(words: list[str]) -> None:
     """The same as `make` prints, from any folder; it changes nothing."""
     program = f"import sys; from cli.main import run; sys.argv[1:] = {words}; run()"

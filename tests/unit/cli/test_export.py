@@ -34,6 +34,7 @@ from stacks import plan
 from stacks.config.stack_file import ROOT, read_stack
 from tests.fakes.registry import Registry, digest_of, serve, skip_retry_waits
 from tests.helpers import layers
+from tests.helpers.every import every
 from tests.helpers.layers import Item
 
 CONFIG: Mapping[str, Any] = {
@@ -562,7 +563,7 @@ print(len(targets))
 files, and ``toBuildOpt``): contexts from the working directory, a Dockerfile from its context."""
 
 
-@pytest.mark.parametrize("stack", ["local", "base-cu132"])
+@every("stack", ["local", "base-cu132"])
 def test_export_bake_prints_a_line_that_finds_all_contexts(
     stack: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -577,9 +578,7 @@ def test_export_bake_prints_a_line_that_finds_all_contexts(
     assert int(done.stdout) >= len(plan.make(stack, search=False).images)
 
 
-@pytest.mark.parametrize(
-    ("words", "file"), [(("bake", "local"), "docker-bake.json"), (("dockerfile", "local", "torch"), "files/a")]
-)
+@every("words, file", [(("bake", "local"), "docker-bake.json"), (("dockerfile", "local", "torch"), "files/a")])
 def test_export_with_force_keeps_what_was_edited(
     words: tuple[str, ...], file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -609,9 +608,7 @@ def test_export_with_force_keeps_what_was_edited(
     assert not script.exists()
 
 
-@pytest.mark.parametrize(
-    ("files", "origin"), [({}, ""), ({"a": "0" * 64}, ",from=torch.context")], ids=["no file", "a file"]
-)
+@every("files, origin", [({}, ""), ({"a": "0" * 64}, ",from=torch.context")])
 def test_exported_dockerfile_mounts_the_files_that_it_has(files: dict[str, str], origin: str) -> None:
     """A build that reads no file has no stage of files, and mounts its own empty context."""
     image = plan.make("local", {"flavor": "local"}).images[0]
@@ -623,7 +620,7 @@ def test_exported_dockerfile_mounts_the_files_that_it_has(files: dict[str, str],
     assert lines[-1] == f"RUN {mounts} x"
 
 
-@pytest.mark.parametrize("line", ["ADD a /b", "COPY a <<E /b\nx\nE"])
+@every("line", ["ADD a /b", "COPY a <<E /b\nx\nE"])
 def test_file_that_no_other_stage_can_give_is_refused(line: str) -> None:
     """Neither an archive that is unpacked, nor a written file beside one of the context."""
     image = plan.make("local", {"flavor": "local"}).images[0]

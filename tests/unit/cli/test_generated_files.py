@@ -6,7 +6,6 @@ import re
 import shlex
 
 import click
-import pytest
 
 from cli.command_line import HELP, Command
 from cli.keys.key import owners
@@ -14,6 +13,7 @@ from cli.main import slipway
 from maintenance.generated import commands_reference, configuration_reference, generated_files
 from stacks import flavors
 from stacks.config.model import keys as model_keys
+from tests.helpers.every import every
 
 COMMANDS = [command for commands in slipway.sections.values() for command in commands]
 
@@ -45,7 +45,7 @@ def test_commands_reference_has_every_command_once() -> None:
     )
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: str(command.name))
+@every("command", COMMANDS)
 def test_command_has_examples_that_parse(command: click.Command) -> None:
     assert isinstance(command, Command)
     assert command.examples

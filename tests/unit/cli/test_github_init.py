@@ -28,6 +28,7 @@ from tests.fakes import google
 from tests.fakes.aws.served import aws
 from tests.fakes.cloud_commands import clouds
 from tests.fakes.google import ACCOUNT, CLAIMS, FOREIGN, POOL, admits
+from tests.helpers.every import every
 from tests.helpers.json_shape import differing
 
 ECR = {"kind": "ecr", "repository": "123456789012.dkr.ecr.eu-west-1.amazonaws.com/ml"}
@@ -312,7 +313,7 @@ def test_commands_quote_what_a_stack_says(tmp_path: Path) -> None:
     assert not (tmp_path / "pwned").exists()
 
 
-@pytest.mark.parametrize(
+@every(
     "remote",
     [
         "https://github.com/acme/images",
@@ -326,7 +327,7 @@ def test_repository_is_that_of_the_remote(remote: str) -> None:
     assert repository_of(remote) == "acme/images"
 
 
-@pytest.mark.parametrize("remote", ["", "https://gitlab.com/acme/images", "acme", "a/b/c", "acme/i;x", "-x/y"])
+@every("remote", ["", "https://gitlab.com/acme/images", "acme", "a/b/c", "acme/i;x", "-x/y"])
 def test_repository_elsewhere_is_refused(remote: str) -> None:
     with pytest.raises(SlipwayError, match="name it with --repository OWNER/NAME"):
         repository_of(remote)
@@ -493,8 +494,8 @@ def test_app_in_azure_has_the_roles_that_the_stacks_need() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("backend", "provider", "message"),
+@every(
+    "backend, provider, message",
     [
         ("azblob://pulumi", "", "names no storage account: expected such as azblob://pulumi?storage_account=acme"),
         ("azblob://pulumi?storage_account=a'b", "", "names no storage account"),
@@ -678,8 +679,8 @@ def test_check_names_what_differs_in_google(
     assert fault.isprintable()
 
 
-@pytest.mark.parametrize(
-    ("backend", "provider", "message"),
+@every(
+    "backend, provider, message",
     [
         ("gs://acme$(id)", "", "expected such as s3://"),
         ("gs://", "", "expected such as s3://"),

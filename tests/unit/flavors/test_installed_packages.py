@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import pytest
-
 from stacks import flavors, lock, plan
 from stacks.config.fetching.mirrors import MirrorsConfig
 from stacks.config.stack_file import ROOT, stack_names
@@ -83,8 +81,8 @@ def test_extra_adds_what_it_requires() -> None:
     assert packages(extras=NO_EXTRAS)["torch"] == torch
 
 
-@pytest.mark.parametrize(
-    ("values", "images"),
+@every(
+    "values, images",
     [
         (
             {"torch": {**TODAY["torch"], "commits": {"torch": "04a5102"}}},
@@ -152,8 +150,8 @@ def test_packages_of_megatron_are_those_that_scripts_install() -> None:
     assert [line.partition("==")[0] + "==" for line in requirements[len(expected) :]] == data
 
 
-@pytest.mark.parametrize(
-    ("ngc", "pythons", "glibc"),
+@every(
+    "ngc, pythons, glibc",
     [
         ("26.03", ("3.12",), "2.39"),
         ("25.12", ("3.12",), "2.39"),  # no source says which Ubuntu
@@ -175,7 +173,7 @@ RECIPES = DOCKERFILES / "wheels/recipes"
 REQUIREMENTS = re.compile(r"^requirements='?([^'\n]*)", re.MULTILINE)
 
 
-@pytest.mark.parametrize(
+@every(
     "name",
     [name for name, extra in extras().items() if extra.packages and REQUIREMENTS.search((RECIPES / name).read_text())],
 )

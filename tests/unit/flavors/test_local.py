@@ -89,8 +89,8 @@ def test_base_system_is_what_the_reference_says(reference: str, expected: tuple[
     assert (system.python, system.glibc, system.packages) == expected
 
 
-@pytest.mark.parametrize(
-    ("values", "reason"),
+@every(
+    "values, reason",
     [
         (
             {"torch": torch("1.12.1")},
@@ -140,7 +140,7 @@ def test_bases_that_are_offered_take_the_wheel() -> None:
     assert "; allowed: ubuntu:18.04, " in line
 
 
-@pytest.mark.parametrize(
+@every(
     "values",
     [
         {},
@@ -159,7 +159,7 @@ def test_base_with_a_wheel_or_unknown_is_taken(values: dict[str, Any]) -> None:
     assert load(**values).warnings == load().warnings
 
 
-@pytest.mark.parametrize(
+@every(
     "base",
     [
         "ubuntu:latest",
@@ -183,8 +183,8 @@ def test_public_base_of_unknown_python_is_a_warning(base: str) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("base", "pythons", "glibc"),
+@every(
+    "base, pythons, glibc",
     [
         ("debian:bookworm-slim", ("3.11",), "2.36"),
         ("python:3.12-slim", ("3.12",), "2.28"),  # no older one has torch's wheel
@@ -211,8 +211,8 @@ def test_torch_without_cuda_on_arm64_is_a_warning() -> None:
     assert not any("does not use GPUs" in line for line in (*new.warnings, *load(torch=torch("2.10.0")).warnings))
 
 
-@pytest.mark.parametrize(
-    ("version", "platform", "warned"),
+@every(
+    "version, platform, warned",
     [
         ("2.7.1", "linux/amd64", False),
         ("2.8.0", "linux/amd64", True),
@@ -231,7 +231,7 @@ def test_cudnn_of_a_wheel_that_computes_wrong_is_a_warning(version: str, platfor
     assert [line for line in config.warnings if "cuDNN" in line] == [expected] * warned
 
 
-@pytest.mark.parametrize(("platform", "warned"), [("linux/amd64", False), ("linux/arm64", True)])
+@every("platform, warned", [("linux/amd64", False), ("linux/arm64", True)])
 def test_nccl_of_a_wheel_that_is_known_to_hang_is_a_warning(platform: str, *, warned: bool) -> None:
     expected = (
         "slipway:torch.version: torch 2.11.0: with the NCCL 2.28.9 of its wheel on arm64, collectives stop without an "

@@ -6,8 +6,6 @@ import re
 from functools import partial
 from typing import Any
 
-import pytest
-
 from containers.image.gpu.node_labels import GPU
 from stacks import flavors, plan
 from stacks.config.stack_file import ROOT
@@ -56,8 +54,8 @@ def test_stack_of_2503_has_upstream_versions() -> None:
     assert image.parents == {"BASE_IMAGE": Outside(reference="nvcr.io/nvidia/pytorch:25.03-py3")}
 
 
-@pytest.mark.parametrize(
-    ("values", "suffix"),
+@every(
+    "values, suffix",
     [
         ({}, "megatron-ngc26.03-lm266f1c9-doca3.2.1"),
         ({"doca": False}, "megatron-ngc26.03-lm266f1c9"),
@@ -95,7 +93,7 @@ def test_switch_changes_only_its_own_arguments(values: dict[str, Any], changed: 
     assert spec(**values).args == {**spec().args, **changed}
 
 
-@pytest.mark.parametrize(("nodes", "archs"), [("aks-gb200", "10.0"), ("aks-gb300", "10.3")])
+@every("nodes, archs", [("aks-gb200", "10.0"), ("aks-gb300", "10.3")])
 def test_topology_of_grace_nodes_is_empty(nodes: str, archs: str) -> None:
     image = spec(nodes=nodes, platform="linux/arm64")
     none = {"TOPOLOGY_NAME": "", "TOPOLOGY_COMMIT": "", "TOPOLOGY_SHA256": ""}
@@ -181,7 +179,7 @@ def test_every_node_has_a_profile_and_is_in_the_readme() -> None:
         assert named == ([f"/etc/{topology.name}"] if topology else [])
 
 
-@pytest.mark.parametrize("profile", sorted(path.name for path in (ROOT / CONTEXT / "megatron/profiles").iterdir()))
+@every("profile", sorted(path.name for path in (ROOT / CONTEXT / "megatron/profiles").iterdir()))
 def test_profile_has_settings_with_their_sources(profile: str) -> None:
     text = (ROOT / CONTEXT / "megatron/profiles" / profile).read_text()
     assert "# Source: " in text

@@ -5,8 +5,6 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-import pytest
-
 from containers.image.gpu.release_order import line, order
 from stacks import flavors, lock
 from stacks.config.fetching.mirrors import MirrorsConfig
@@ -84,7 +82,7 @@ def test_packages_key_is_another_where_files_differ() -> None:
     assert any("https://pypi.org/simple https://download.pytorch.org/whl/cu126 " in key for key in keys)
 
 
-@pytest.mark.parametrize("flavor", ["base", "nccl"])
+@every("flavor", ["base", "nccl"])
 def test_serve_changes_no_other_image(flavor: str) -> None:
     nccl = {"nccl": "2.28.9-1"} if flavor == "nccl" else {}
     built, without = specs(flavor, **nccl), specs(flavor, serve=None, **nccl)
@@ -175,9 +173,7 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("values", "message"), WRONG, ids=lambda value: None if isinstance(value, dict) else value[:40]
-)
+@every("values, message", WRONG)
 def test_serve_that_does_not_fit_is_one_line(values: dict[str, Any], message: str) -> None:
     assert refusal_line(**values).startswith(f"stack x: slipway:{message}")
 
@@ -227,12 +223,12 @@ SEVERAL = [
 ]
 
 
-@pytest.mark.parametrize(("values", "messages"), SEVERAL)
+@every("values, messages", SEVERAL)
 def test_all_that_does_not_fit_vllm_is_said_at_once(values: dict[str, Any], messages: list[str]) -> None:
     assert refusals.refusal(load, **values).splitlines() == [f"stack x: slipway:{message}" for message in messages]
 
 
-@pytest.mark.parametrize("pin", ["4.0.0.beta19", "4.0.0.beta34", "a" * 40])
+@every("pin", ["4.0.0.beta19", "4.0.0.beta34", "a" * 40])
 def test_vllm_stands_on_flash_attention4_of_its_tvm_ffi(pin: str) -> None:
     built = specs(extras={**NO_EXTRAS, "flashAttention4": pin})
     assert built["serve"].parents == {"BASE_IMAGE": Sibling(image="torch-extras")}
@@ -245,9 +241,7 @@ def test_older_vllm_refuses_newer_flash_attention4() -> None:
     assert "needs apache-tvm-ffi >=0.1.11,<0.2, and vLLM 0.26.0 needs 0.1.10; allowed: false;" in message
 
 
-@pytest.mark.parametrize(
-    ("archs", "platform"), [("11.0", "linux/arm64"), ("10.3a", "linux/amd64"), ("11.0 12.1+PTX", "linux/amd64")]
-)
+@every("archs, platform", [("11.0", "linux/arm64"), ("10.3a", "linux/amd64"), ("11.0 12.1+PTX", "linux/amd64")])
 def test_archs_that_code_of_vllm_runs_on_are_accepted(archs: str, platform: str) -> None:
     assert load(archList=archs, platform=platform).warnings == []
 

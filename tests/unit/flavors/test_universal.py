@@ -6,8 +6,6 @@ import re
 from functools import partial
 from typing import Any
 
-import pytest
-
 from stacks import flavors, plan
 from stacks.config.stack_file import ROOT
 from stacks.spec import CONTEXT, ImageSpec, Outside, parents_first
@@ -118,7 +116,7 @@ def test_companions_left_out_come_from_the_table() -> None:
 MINE = {"name": "alice", "uid": 1000, "gid": 1000}
 
 
-@pytest.mark.parametrize(
+@every(
     "mine",
     [
         {"tz": "America/Los_Angeles"},
@@ -136,9 +134,7 @@ def test_train_keys_change_only_their_own_image(mine: dict[str, Any]) -> None:
     assert changed(before, after) == {"train-alice"}
 
 
-@pytest.mark.parametrize(
-    ("mine", "group"), [({"uid": 0}, "0"), ({"uid": 1001}, "1001"), ({"gid": 100}, "100"), ({}, "1000")]
-)
+@every("mine, group", [({"uid": 0}, "0"), ({"uid": 1001}, "1001"), ({"gid": 100}, "100"), ({}, "1000")])
 def test_train_without_gid_takes_the_uid(mine: dict[str, Any], group: str) -> None:
     assert specs(train=[mine])["train"].args["GROUP_ID"] == group
 
@@ -266,9 +262,7 @@ def test_train_mistake_fails_with_one_line(person: dict[str, Any], message: str)
     assert message in refused_person(**person)
 
 
-@pytest.mark.parametrize(
-    "path", ["project", "/", "/opt//x", "/opt/x/", "/..", "/../..", "/opt/./x", "/opt/project/../conda"]
-)
+@every("path", ["project", "/", "/opt//x", "/opt/x/", "/..", "/../..", "/opt/./x", "/opt/project/../conda"])
 def test_project_root_not_absolute_is_refused(path: str) -> None:
     assert refusal(projectRoot=path) == (
         f"stack x: slipway:projectRoot: '{path}': expected an absolute path of letters, digits and . _ -, without the "
@@ -288,9 +282,7 @@ def test_project_root_in_system_folder_is_refused(path: str) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "path", ["/opt/project", "/opt/conda-project", "/home/user/project", "/workspace", "/library", "/data/.x/..y"]
-)
+@every("path", ["/opt/project", "/opt/conda-project", "/home/user/project", "/workspace", "/library", "/data/.x/..y"])
 def test_project_root_elsewhere_is_accepted(path: str) -> None:
     assert specs(projectRoot=path)["train"].args["PROJECT_ROOT"] == path
 
@@ -304,8 +296,8 @@ def test_readmes_name_the_oldest_torch_and_cuda() -> None:
     assert f"PyTorch {torch} or newer, CUDA {cuda} or newer," in image
 
 
-@pytest.mark.parametrize(
-    ("distro", "image"),
+@every(
+    "distro, image",
     [
         ("debian12", "debian:12-slim"),
         ("rockylinux9", "rockylinux/rockylinux:9"),

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from stacks import flavors, plan
 from stacks.config.stack_file import ROOT
 from stacks.identity import content
 from stacks.identity.content import CheckoutContents, contexts
 from stacks.identity.fingerprint import fingerprints
 from stacks.spec import ImageSpec, Outside
+from tests.helpers.every import every
 from tests.helpers.refusals import refusal_line
 
 EFA = {"flavor": "efa", "ngc": "26.03"}
@@ -86,15 +85,15 @@ def unverified(values: dict[str, Any]) -> dict[str, ImageSpec]:
     return images({**values, "unverified": True})
 
 
-@pytest.mark.parametrize(("values", "refusal", "_warning"), UNKNOWN)
-def test_unknown_release_is_refused_with_the_way_out(values: dict[str, Any], refusal: str, _warning: str) -> None:
+@every("values, refusal", [(values, refusal) for values, refusal, _ in UNKNOWN])
+def test_unknown_release_is_refused_with_the_way_out(values: dict[str, Any], refusal: str) -> None:
     message = refusal_line(images, values)
     assert message.startswith(f"stack x: slipway:{refusal}")
     assert "; `slipway:unverified: true` builds it at your own risk: it " in message
 
 
-@pytest.mark.parametrize(("values", "_refusal", "warning"), UNKNOWN)
-def test_unverified_release_is_built_with_one_warning(values: dict[str, Any], _refusal: str, warning: str) -> None:
+@every("values, warning", [(values, warning) for values, _, warning in UNKNOWN])
+def test_unverified_release_is_built_with_one_warning(values: dict[str, Any], warning: str) -> None:
     [line] = [
         line
         for line in flavors.load({**values, "unverified": True}, "stack x").warnings
@@ -104,7 +103,7 @@ def test_unverified_release_is_built_with_one_warning(values: dict[str, Any], _r
     assert unverified(values)
 
 
-@pytest.mark.parametrize("flavor", ["local", "base", "nccl", "efa", "megatron", "universal"])
+@every("flavor", ["local", "base", "nccl", "efa", "megatron", "universal"])
 def test_unverified_key_changes_no_listed_stack(flavor: str) -> None:
     values = {"flavor": flavor}
     assert unverified(values) == images(values)
@@ -119,8 +118,8 @@ def test_unverified_warning_names_every_release() -> None:
     assert "efa.installer '1.52.0'" in line
 
 
-@pytest.mark.parametrize(
-    ("values", "message"),
+@every(
+    "values, message",
     [
         (
             {**EFA, "efa": {"installer": "1.52.0"}},
@@ -178,7 +177,7 @@ def test_unverified_efa_installer_follows_its_rules() -> None:
     )
 
 
-@pytest.mark.parametrize("key", ["ngc", "efa"])
+@every("key", ["ngc", "efa"])
 def test_unverified_value_is_in_the_fingerprint(key: str) -> None:
     contents = CheckoutContents(contexts(ROOT))
 

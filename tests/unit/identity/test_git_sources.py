@@ -56,8 +56,8 @@ def test_tags_of_a_script_follow_from_arguments(script: str, expected: list[str]
     assert [*refs({"a/build": script, SCRIPT: CALL}, arguments)] == expected
 
 
-@pytest.mark.parametrize(
-    ("line", "expected"),
+@every(
+    "line, expected",
     [
         ("", {}),
         ("ENV EXTRA=$EXTRA\n", {}),
@@ -79,8 +79,8 @@ RUN = "COPY common run /\nRUN /run\n"
 NAMELESS = "ARG VERSION\nCOPY common run /\nRUN for i in /r*; do $i; done\nCOPY --from=a /x /\n"
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
+@every(
+    "text, expected",
     [
         (f"FROM scratch\nARG VERSION\nARG EXTRA=\n{RUN}", []),
         (f"FROM scratch AS base\nARG EXTRA=\nENV EXTRA=1\nFROM base\nARG VERSION\n{RUN}", ["owner/name v2"]),
@@ -184,7 +184,7 @@ def test_repositories_of_all_stacks_are_those_of_all_scripts() -> None:
     assert all(re.fullmatch(r"[\w-]+/[\w-]+", source) for source in sources)
 
 
-@pytest.mark.parametrize(("source", "expected"), [("package", []), ("build", ["NVIDIA/nccl v2.29.7-1"])])
+@every("source, expected", [("package", []), ("build", ["NVIDIA/nccl v2.29.7-1"])])
 def test_nccl_of_efa_is_fetched_only_to_be_compiled(source: str, expected: list[str]) -> None:
     nccl = {"version": "2.29.7-1", "source": source, "tests": False}
     (image,) = plan.make("efa", {**read_stack("efa"), "nccl": nccl}, search=False).images
@@ -224,9 +224,7 @@ def test_source_of_a_mirror_is_named_where_it_is_fetched() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    "name", ["https://github.com/owner/name#refs/tags/38a1269", "https://github.com/owner/name#v1^{commit}"]
-)
+@every("name", ["https://github.com/owner/name#refs/tags/38a1269", "https://github.com/owner/name#v1^{commit}"])
 def test_entry_of_another_kind_locks_nothing(name: str) -> None:
     """A build takes 38a1269 for a commit, and v1 for a tag."""
     (pinned,) = lock.pinned([spec(parents={})], flavors.load({"flavor": "local"}, "x"), {name: "a" * 40})

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from containers.dockerfile.context import walk
 from containers.dockerfile.ignore import Matcher, PatternError, clean, parse
+from tests.helpers.every import every
 from toolchain.provider.build_context import matcher, mode_text, resolve_links
 
 MATCHES = [
@@ -54,13 +55,13 @@ MATCHES = [
 ]
 
 
-@pytest.mark.parametrize(("pattern", "path", "ignored"), MATCHES, ids=str)
+@every("pattern, path, ignored", MATCHES)
 def test_matcher_of_one_pattern_ignores_as_docker_does(pattern: str, path: str, ignored: bool) -> None:
     assert Matcher([pattern]).ignores(path) is ignored
 
 
-@pytest.mark.parametrize(
-    ("patterns", "path", "ignored"),
+@every(
+    "patterns, path, ignored",
     [
         (["*", "!a"], "a", False),
         (["!a", "*"], "a", True),
@@ -71,13 +72,12 @@ def test_matcher_of_one_pattern_ignores_as_docker_does(pattern: str, path: str, 
         (["*", "!a/*.md", "a/x.md"], "a/x.md", True),
         ([], "a", False),
     ],
-    ids=str,
 )
 def test_matcher_of_patterns_lets_the_last_one_win(patterns: list[str], path: str, ignored: bool) -> None:
     assert Matcher(patterns).ignores(path) is ignored
 
 
-@pytest.mark.parametrize("pattern", ["[a][", "[a][]b]", "[a]\\"])
+@every("pattern", ["[a][", "[a][]b]", "[a]\\"])
 def test_matcher_of_two_classes_refuses_a_bad_second(pattern: str) -> None:
     with pytest.raises(PatternError, match="syntax error in pattern"):
         Matcher([pattern])
@@ -141,8 +141,8 @@ def test_clean_of_cleaned_path_returns_it(path: str) -> None:
     assert "//" not in once
 
 
-@pytest.mark.parametrize(
-    ("mode", "text"),
+@every(
+    "mode, text",
     [
         (0o100644, "-rw-r--r--"),
         (0o104755, "urwxr-xr-x"),
@@ -171,7 +171,7 @@ LINKS: list[tuple[str, Callable[[Path], Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("path", "make", "resolved"), LINKS, ids=[case[0] + "=" + case[2] for case in LINKS])
+@every("path, make, resolved", LINKS)
 def test_resolve_links_of_path_returns_gos_result(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, make: Callable[[Path], Any], resolved: str
 ) -> None:

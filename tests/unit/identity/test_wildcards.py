@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from containers.dockerfile import wildcards
 from containers.dockerfile.wildcards import comparing
 from containers.errors import SlipwayError
+from tests.helpers.every import every
 from tests.unit.identity.test_content import made
 
 PIECES = st.lists(
@@ -33,8 +34,8 @@ def test_pattern_fits_what_re_says_that_it_fits(pieces: list[str], text: str, fl
     assert automaton.fits(text) is comparing(expression, flags)(text) is expected
 
 
-@pytest.mark.parametrize(
-    ("expression", "text"),
+@every(
+    "expression, text",
     [
         ("[^/]*a" * 20 + "b", "a" * 200),
         ("(.*/)?" * 20 + "x", "a/" * 100 + "y"),
@@ -71,7 +72,7 @@ def test_class_behind_an_escaped_bracket_is_a_class() -> None:
     assert not fits("[[a]")
 
 
-@pytest.mark.parametrize("expression", [r"[^/]*[^/]*[^/]*\b", "[^/]*^[^/]*[^/]*", "[^/]*[^/]*[^/]*[z-a]", "[^/]*("])
+@every("expression", [r"[^/]*[^/]*[^/]*\b", "[^/]*^[^/]*[^/]*", "[^/]*[^/]*[^/]*[z-a]", "[^/]*("])
 def test_pattern_with_more_than_wildcards_is_refused(expression: str) -> None:
     with pytest.raises(re.error):
         comparing(expression, re.ASCII)

@@ -172,7 +172,7 @@ def test_builder_of_no_platform_is_refused_in_one_line() -> None:
     assert str(caught.value) == f"stack x: {line}"
 
 
-@pytest.mark.parametrize("keys", [{"buildOn": "engine"}, {}], ids=["engine", "default"])
+@every("keys", [{"buildOn": "engine"}, {}])
 def test_second_builder_that_builds_nothing_is_refused(tmp_path: Path, keys: dict[str, Any]) -> None:
     values = {key: value for key, value in stack(BOTH).items() if key != "buildOn"} | keys
     with pytest.raises(SlipwayError) as caught:
@@ -206,8 +206,8 @@ def site(second: ec2_site.Builder) -> ec2_site.Site:
 GOOD = ec2_site.Builder("build.platforms.linux/arm64", a_type("c8g.4xlarge", "arm64"), "ami-2", "arm64")
 
 
-@pytest.mark.parametrize(
-    ("second", "build", "message"),
+@every(
+    "second, build, message",
     [
         (GOOD, {}, ""),
         (
@@ -256,7 +256,7 @@ def test_both_builders_mistakes_are_said_together() -> None:
     ]
 
 
-@pytest.mark.parametrize("own", [None, IMAGE])
+@every("own", [None, IMAGE])
 def test_second_builder_image_is_looked_up_for_its_processor(own: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
@@ -384,7 +384,7 @@ def test_images_of_each_platform_are_built_by_its_builder() -> None:
     }
 
 
-@pytest.mark.parametrize("kind", ["Awake", "Asleep"])
+@every("kind", ["Awake", "Asleep"])
 def test_change_of_one_platform_wakes_its_builder_alone(kind: str) -> None:
     recorder, _ = declared(checks={"torch": {"torch/checks/10-one": "a" * 64}})
     powers = {one["name"]: one["images"] for one in recorder.of_type(f"{POWER}{kind}").values()}

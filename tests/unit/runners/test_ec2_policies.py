@@ -8,8 +8,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
 from components.runners.ec2 import iam_policies
 from stacks.config.stack_file import ROOT
 from tests.helpers.every import every
@@ -48,7 +46,7 @@ NAMELESS = {
 machine of no tag yet cannot be named by."""
 
 
-@pytest.mark.parametrize("whose", POLICIES)
+@every("whose", POLICIES)
 def test_policy_of_each_role_grants_only_what_it_needs(whose: str) -> None:
     assert iam.mistakes(POLICIES[whose](), whose) == []
 
@@ -68,7 +66,7 @@ def test_deployer_policy_reaches_only_the_builder() -> None:
         assert iam.mistakes(bad, "who deploys"), sid
 
 
-@pytest.mark.parametrize("whose", POLICIES)
+@every("whose", POLICIES)
 def test_policy_star_is_only_for_actions_without_resources(whose: str) -> None:
     for statement in POLICIES[whose]()["Statement"]:
         assert not [action for action in statement["Action"] if "*" in action]
@@ -113,7 +111,7 @@ def test_keeper_policy_reads_reservations_where_there_are_some() -> None:
     assert allowed(json.loads((ROOT / "docs/runners/ec2-boundary.json").read_text()), reads)
 
 
-@pytest.mark.parametrize("service", ["ec2.amazonaws.com", "lambda.amazonaws.com"])
+@every("service", ["ec2.amazonaws.com", "lambda.amazonaws.com"])
 def test_trust_policy_names_its_service_alone(service: str) -> None:
     (statement,) = iam_policies.trust(service)["Statement"]
     assert statement == {"Effect": "Allow", "Action": ["sts:AssumeRole"], "Principal": {"Service": service}}

@@ -17,6 +17,7 @@ from stacks.config.kubernetes import KubernetesRunnersConfig
 from stacks.config.stack_config import StackConfig
 from stacks.versions.nodes import EFA
 from tests.fakes.pulumi_mocks import Recorder, run
+from tests.helpers.every import every
 from tests.unit.runners.test_kubernetes_runners import RELEASE, objects, plainly, validate
 
 GITHUB = {"url": "https://github.com/acme", "secret": "github"}
@@ -40,7 +41,7 @@ def declared(**more: Any) -> Recorder:
     return run(runners=values(**more))[0]
 
 
-@pytest.mark.parametrize(
+@every(
     "more", [{}, {"jobPods": True, "sets": {n: {k: v for k, v in s.items() if k != "cache"} for n, s in SETS.items()}}]
 )
 def test_each_set_is_a_scale_set_of_its_own(more: dict[str, Any]) -> None:
@@ -100,7 +101,7 @@ def test_namespace_of_sets_has_room_for_all_of_them() -> None:
     assert job_pods.namespace(jobs)["metadata"]["labels"][level] == "privileged"
 
 
-@pytest.mark.parametrize("more", [{}, {"sets": {"a": {}, "b": {"profile": "eks-p5"}}, "jobPods": True}])
+@every("more", [{}, {"sets": {"a": {}, "b": {"profile": "eks-p5"}}, "jobPods": True}])
 def test_objects_of_sets_are_valid_and_have_one_name(more: dict[str, Any]) -> None:
     recorder = declared(**more)
     for manifest in objects(recorder).values():
@@ -108,8 +109,8 @@ def test_objects_of_sets_are_valid_and_have_one_name(more: dict[str, Any]) -> No
     assert len(objects(recorder)) > 10
 
 
-@pytest.mark.parametrize(
-    ("more", "line"),
+@every(
+    "more, line",
     [
         ({"sets": {"a": {"profile": "eks-p5", "gpus": 9}}}, "sets.a: runners.gpus: '9' is more nvidia.com/gpu than a node of eks-p5 has; allowed: 0 to 8; rule: stacks/versions/nodes.toml"),
         ({"sets": {"a": {"minRunners": 5}}}, "sets.a: minRunners 5 is more than maxRunners 4"),
@@ -173,7 +174,7 @@ def test_check_says_how_many_of_each_set_fit_a_node() -> None:
 MIG, SHARED = "nvidia.com/mig-3g.40gb", "rdma/shared_ib"
 
 
-@pytest.mark.parametrize("more", [{}, {"jobPods": True}])
+@every("more", [{}, {"jobPods": True}])
 def test_parts_of_gpus_are_requested_by_their_name(more: dict[str, Any]) -> None:
     given = {"profile": "aks-ndv5", "gpus": 2, "gpuResource": MIG, "infiniband": 1, "infinibandResource": SHARED}
     config = KubernetesRunnersConfig.model_validate({"kind": "kubernetes", "github": GITHUB, **given, **more})
@@ -192,8 +193,8 @@ def test_parts_of_gpus_are_requested_by_their_name(more: dict[str, Any]) -> None
     assert config.warnings == []  # how many a node has is not known
 
 
-@pytest.mark.parametrize(
-    ("given", "line"),
+@every(
+    "given, line",
     [
         ({"gpuResource": MIG, "profile": "cpu", "gpus": 1}, "gpuResource: nodes of cpu have no nvidia.com/gpu: leave it out, or give another profile"),
         ({"gpuResource": MIG, "profile": "eks-p5"}, "gpuResource: how many of them a runner gets is not known: give gpus, 1 or more"),

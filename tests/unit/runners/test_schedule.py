@@ -16,6 +16,7 @@ from components.runners.ec2.scaler_functions import clock_changes
 from containers.errors import SlipwayError
 from scaler.decide import ON_DEMAND, Machine, Rules, Runner, decide
 from scaler.schedule import least
+from tests.helpers.every import every
 from tests.unit.runners.test_ec2 import load
 
 BERLIN = "Europe/Berlin"
@@ -30,8 +31,8 @@ def variable(*rows: dict[str, Any]) -> dict[str, Any]:
     return known
 
 
-@pytest.mark.parametrize(
-    ("row", "message"),
+@every(
+    "row, message",
     [
         ({**OFFICE, "minRunners": 5}, "slipway:runners: schedule.0.minRunners 5 is more than maxRunners 4"),
         ({**OFFICE, "start": "8:00"}, "slipway:runners.schedule.0.start: '8:00': expected a time of day in quotes"),
@@ -115,9 +116,7 @@ def test_minimum_of_several_entries_is_the_greatest() -> None:
     assert least(0, 3, {}) == 3
 
 
-@pytest.mark.parametrize(
-    "zone", ["UTC", BERLIN, "America/New_York", "Australia/Lord_Howe", "Asia/Kolkata", "Africa/Cairo"]
-)
+@every("zone", ["UTC", BERLIN, "America/New_York", "Australia/Lord_Howe", "Asia/Kolkata", "Africa/Cairo"])
 def test_clock_changes_are_those_of_the_zone(zone: str) -> None:
     """Against the database of time zones, at random times and around each change."""
     changes, draw = clock_changes(zone), random.Random(zone)

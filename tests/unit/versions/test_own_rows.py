@@ -16,6 +16,7 @@ from containers.errors import SlipwayError
 from stacks.places import CODE, PIN, RELEASE, ROOT, TABLES
 from stacks.versions import tables as table_files
 from stacks.versions.tables import _add
+from tests.helpers.every import every
 from tests.helpers.sample_repository import Checkout
 from toolchain.release import release_archive
 from toolchain.release.own_repository import TEMPLATE
@@ -84,8 +85,8 @@ def test_row_of_ones_own_admits_a_cuda_release(repository: Path, tables: Path) -
     assert "-cuda13.2.9-ubuntu24.04-" in slipway(repository, "show", "base").stdout
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "reason"),
+@every(
+    "name, text, reason",
     [
         ("cuda.toml", _RELEASE.replace("13.2.9", "13.2.1"), "release.13.2.1.driver is Slipway's own"),
         ("cuda.toml", '[release."13.2.1"]\nold = "1"\n', "release.13.2.1.old is nothing that Slipway reads"),

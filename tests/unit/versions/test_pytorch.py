@@ -35,8 +35,8 @@ def one_line(error: pytest.ExceptionInfo[Incompatible]) -> str:
     return text
 
 
-@pytest.mark.parametrize(
-    ("torch", "vision", "audio", "text"),
+@every(
+    "torch, vision, audio, text",
     [
         ("1.9.1", "0.10.1", "0.9.1", "0.10.1"),
         ("2.0.0", "0.15.1", "2.0.1", "0.15.1"),
@@ -78,7 +78,7 @@ def test_torch_companions_of_every_release_are_accepted(version: str) -> None:
                 one_line(error)
 
 
-@pytest.mark.parametrize("package", COMPANIONS)
+@every("package", COMPANIONS)
 def test_every_companion_fits_some_torch(package: Companion) -> None:
     reached = {
         companion
@@ -90,7 +90,7 @@ def test_every_companion_fits_some_torch(package: Companion) -> None:
     assert reached == set(companion_versions(package))
 
 
-@pytest.mark.parametrize("section", ["torch", *COMPANIONS])
+@every("section", ["torch", *COMPANIONS])
 def test_torch_rows_are_sorted_by_version(section: str) -> None:
     versions = list(table("torch")[section])
     assert versions == sorted(versions, key=order)
@@ -118,7 +118,7 @@ def test_torchtext_with_wrong_metadata_is_refused() -> None:
         check_companion("2.4.0", "text", "0.18.0")
 
 
-@pytest.mark.parametrize(("value", "meant"), [("2.0", "2.0.1"), ("v2.0.1", "2.0.1"), ("2.0.l", "2.0.1")])
+@every("value, meant", [("2.0", "2.0.1"), ("v2.0.1", "2.0.1"), ("2.0.l", "2.0.1")])
 def test_torch_unknown_suggests_the_nearest(value: str, meant: str) -> None:
     with pytest.raises(Incompatible) as error:
         torch_release(value)
@@ -167,8 +167,8 @@ def test_check_python_covers_packages_and_machines() -> None:
         check_python("1.13.1", "3.11", machine="arm64")
 
 
-@pytest.mark.parametrize(
-    ("version", "specifier", "met"),
+@every(
+    "version, specifier, met",
     [
         ("2.0.1", "==2.0.1", True),
         ("2.0.10", "==2.0.1", False),
@@ -182,8 +182,8 @@ def test_satisfies_compares_each_clause(version: str, specifier: str, met: bool)
     assert satisfies(version, specifier) is met
 
 
-@pytest.mark.parametrize(
-    ("torch", "cuda", "libraries"),
+@every(
+    "torch, cuda, libraries",
     [
         ("2.0.1", "12.1.1", {}),
         ("2.5.1", "12.4.1", {}),
@@ -201,8 +201,8 @@ def test_built_libraries_are_those_of_published_wheels(torch: str, cuda: str, li
     assert built_libraries(torch, cuda) == libraries
 
 
-@pytest.mark.parametrize(
-    ("torch", "machine", "missing"),
+@every(
+    "torch, machine, missing",
     [
         ("2.8.0", "arm64", "3.4.0"),
         ("2.0.1", "arm64", "2.0.0"),
@@ -220,8 +220,8 @@ def test_triton_without_a_wheel_for_arm64_is_missing(torch: str, machine: Machin
     assert lines == ([f"{begin}: {why}"] if missing else [])
 
 
-@pytest.mark.parametrize(
-    ("torch", "row"),
+@every(
+    "torch, row",
     [("2.13.0", "2.13.0"), ("2.14.1", "2.14.1"), ("2.14.9", "2.14.1"), ("2.15.0-rc1", "2.15.0")],
 )
 def test_features_are_those_of_the_wheel_of_this_line(torch: str, row: str) -> None:

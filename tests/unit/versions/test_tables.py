@@ -105,8 +105,8 @@ def test_nccl_with_known_package_is_accepted(minor: str) -> None:
         check_nccl_package(version, cuda)
 
 
-@pytest.mark.parametrize(
-    ("version", "cuda", "message"),
+@every(
+    "version, cuda, message",
     [
         (
             "2.30.4-1",
@@ -127,7 +127,7 @@ def test_nccl_without_package_for_a_cuda_is_refused(version: str, cuda: str, mes
     )
 
 
-@pytest.mark.parametrize(("version", "cuda"), [("2.32.3-1", "13.4.1"), ("2.32.3-1", "12.9.1"), ("2.18.1-1", "11.8.0")])
+@every("version, cuda", [("2.32.3-1", "13.4.1"), ("2.32.3-1", "12.9.1"), ("2.18.1-1", "11.8.0")])
 def test_nccl_with_possible_package_is_accepted(version: str, cuda: str) -> None:
     check_nccl_package(version, cuda)
     assert not nccl_release(version, cuda).apt_known
@@ -184,8 +184,8 @@ def test_extra_with_old_cuda_or_python_is_refused() -> None:
         check_extra("flash-attention", "2.8.3", cuda_version="12.1.1", python="3.8")
 
 
-@pytest.mark.parametrize(
-    ("name", "version"),
+@every(
+    "name, version",
     [
         ("deepspeed", "77.7.7"),
         ("deepspeed", "0.18.99"),
@@ -220,8 +220,8 @@ def test_extra_too_old_for_torch_is_refused() -> None:
         check_extra("deepspeed", "0.18.8", cuda_version="13.2.1", torch="2.14.0")
 
 
-@pytest.mark.parametrize(
-    ("version", "cuda", "message"),
+@every(
+    "version, cuda, message",
     [
         ("0.4", "13.0.2", "does not build with cuda 13.0; allowed: 1.11 and newer; rule: TransformerEngine 0.9 docum"),
         ("0.5", "12.9.1", "does not build with cuda 12.9; allowed: 1.9 and newer; rule: TransformerEngine 0.9 docume"),
@@ -245,8 +245,8 @@ def test_extra_too_old_for_cuda_is_refused(version: str, cuda: str, message: str
     assert str(error.value).startswith(f"transformerEngine: '{version}' {message}")
 
 
-@pytest.mark.parametrize(
-    ("version", "cuda"),
+@every(
+    "version, cuda",
     [
         ("0.4", "12.9.1"),
         ("1.8", "12.8.1"),
@@ -281,7 +281,7 @@ def test_deepep_with_torch_without_nvshmem_is_refused() -> None:
         check_extra("deepep", "567632d", cuda_version="13.0.2", torch="2.9.1")
 
 
-@pytest.mark.parametrize("version", ["4.0.0.beta4", "4.0.0.beta27", "4.0.0", "abcdef1"])
+@every("version", ["4.0.0.beta4", "4.0.0.beta27", "4.0.0", "abcdef1"])
 def test_attention4_at_any_pin_needs_its_python(version: str) -> None:
     check_extra("flash-attention4", version, cuda_version="12.9.1", python="3.10", archs="9.0")
     with pytest.raises(Incompatible, match=r"does not build with python 3\.9; allowed: python 3\.10 and newer; rule: "):
@@ -298,19 +298,19 @@ def test_engine_needing_newer_python_is_refused() -> None:
         check_extra("transformer-engine", "2.9", cuda_version="12.6.3", python="3.8")
 
 
-@pytest.mark.parametrize("version", ["2.2", "2.8", "2.12", "2.14.1"])
+@every("version", ["2.2", "2.8", "2.12", "2.14.1"])
 def test_engine_importing_older_attention3_is_refused(version: str) -> None:
     check_extras_together({"transformer-engine": version})
     with pytest.raises(Incompatible, match=r"allowed: 2\.15 and newer, flashAttention3: false; rule: backends\.py:141"):
         check_extras_together({"transformer-engine": version, "flash-attention3": "15270e6"})
 
 
-@pytest.mark.parametrize("version", ["1.13", "2.1", "2.15", "2.17.1", "a" * 40])
+@every("version", ["1.13", "2.1", "2.15", "2.17.1", "a" * 40])
 def test_engine_importing_present_attention3_is_accepted(version: str) -> None:
     check_extras_together({"transformer-engine": version, "flash-attention3": "15270e6"})
 
 
-@pytest.mark.parametrize("name", ["flash-attention", "flash-attention4", "deepspeed", "transformer-engine"])
+@every("name", ["flash-attention", "flash-attention4", "deepspeed", "transformer-engine"])
 def test_extra_rows_are_sorted_by_version(name: str) -> None:
     assert list(extras()[name].needs) == sorted(extras()[name].needs, key=order)
 
@@ -340,16 +340,16 @@ def test_efa_rules_apply_from_their_installer_on() -> None:
     assert list(efa_versions()) == sorted(efa_versions(), key=order)
 
 
-@pytest.mark.parametrize(
-    ("version", "tag"),
+@every(
+    "version, tag",
     [("1.7.3-aws", "v1.7.3-aws"), ("v1.12.1-aws", "v1.12.1-aws"), ("1.14.0", "v1.14.0"), ("1.19.0", "v1.19.0")],
 )
 def test_ofi_nccl_tag_has_its_prefix_and_suffix(version: str, tag: str) -> None:
     assert ofi_nccl_tag(version) == tag
 
 
-@pytest.mark.parametrize(
-    ("version", "says"),
+@every(
+    "version, says",
     [
         ("1.19.0-aws", r"efa\.ofiNccl: '1\.19\.0-aws' is not how that release is named .*; allowed: 1\.19\.0;"),
         ("1.7.3", r"'1\.7\.3' is not how .*; allowed: 1\.7\.3-aws;"),
@@ -396,8 +396,8 @@ def test_ngc_releases_have_known_fields(version: str) -> None:
         check_nccl_not_older(version, f"{release.nccl}-1")
 
 
-@pytest.mark.parametrize(
-    ("version", "torch", "cuda"),
+@every(
+    "version, torch, cuda",
     [
         ("25.08", "2.8.0", "13.0"),
         ("25.11", "2.10.0", "13.0"),
@@ -433,9 +433,7 @@ def test_nccl_older_than_parent_is_refused() -> None:
         ngc_release("24.13")
 
 
-@pytest.mark.parametrize(
-    "path", sorted(Path(stacks.versions.__file__).parent.glob("*.toml")), ids=lambda path: path.stem
-)
+@every("path", sorted(Path(stacks.versions.__file__).parent.glob("*.toml")))
 def test_tables_start_with_their_source(path: Path) -> None:
     comment = path.read_text(encoding="utf-8").split("\n\n", 1)[0] + path.read_text(encoding="utf-8")[:1500]
     assert comment.startswith("# ")
@@ -460,7 +458,7 @@ def _ec2_instance_types() -> dict[str, Any]:
     return types
 
 
-@pytest.mark.parametrize(
+@every(
     "name",
     ["eks-p4d", "eks-p5", "eks-p5e", "eks-p5en", "eks-p6-b200", "eks-p6-b300", "eks-g5g", "eks-g6", "eks-g6e"],
 )
@@ -479,7 +477,7 @@ def test_eks_node_of_gb200_is_arm64_with_four_of_each() -> None:
     assert (kind.arch, kind.most(GPU), kind.most(EFA)) == ("arm64", 4, 4)
 
 
-@pytest.mark.parametrize("name", ["aks-ndv5", "aks-nd-h200-v5", "aks-gb200", "aks-gb300"])
+@every("name", ["aks-ndv5", "aks-nd-h200-v5", "aks-gb200", "aks-gb300"])
 def test_aks_node_of_runners_is_that_of_images(name: str) -> None:
     kind, image = node(name), aks_node(name)
     assert kind.selector["node.kubernetes.io/instance-type"] == image.sku
@@ -495,7 +493,7 @@ def test_node_of_arm64_is_selected_by_its_processor() -> None:
         assert "kubernetes.io/arch" in node(name).selector or name not in arm64
 
 
-@pytest.mark.parametrize(("cuda", "distro"), [("13.2.1", "ubuntu22.04"), ("13.2.1", "ubuntu24.04")])
+@every("cuda, distro", [("13.2.1", "ubuntu22.04"), ("13.2.1", "ubuntu24.04")])
 def test_hpcx_for_arm64_that_is_known_warns_of_nothing(cuda: str, distro: str) -> None:
     archive = hpcx_archive(cuda, distro, machine="arm64")
     assert archive.endswith(f"-{distro}-cuda13-aarch64.tbz")
@@ -535,6 +533,6 @@ def test_nccl_packages_for_arm64_can_exist() -> None:
             check_nccl_package(release, version)
 
 
-@pytest.mark.parametrize(("version", "archs"), [("2.8.3", "9.0"), ("2.8.4", "9.0 11.0"), ("0251105a2fb1", "9.0 11.0")])
+@every("version, archs", [("2.8.3", "9.0"), ("2.8.4", "9.0 11.0"), ("0251105a2fb1", "9.0 11.0")])
 def test_flash_attention_has_code_for_thor_from_its_release_on(version: str, archs: str) -> None:
     assert extra_archs("flash-attention", version, "9.0 11.0") == archs

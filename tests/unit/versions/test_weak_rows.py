@@ -7,8 +7,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from stacks import flavors
 from stacks.versions import tables
 from stacks.versions.tables import Reliance, table, weak_keys, weak_line
@@ -44,7 +42,7 @@ def test_table_names_its_sources(name: str) -> None:
     assert re.search(r"\b[Ss]ources?\b", text)
 
 
-@pytest.mark.parametrize("name", ["distros", "ngc"])
+@every("name", ["distros", "ngc"])
 def test_row_has_a_source_or_is_weak(name: str) -> None:
     for row in table(name).values():
         confirmed = row.keys() & {"source", "checked"}
