@@ -102,12 +102,12 @@ def warm(
         read = partial(warm_layer.read, contents=contents, limit=limits.size)
         began = datetime.now(UTC)
         cached, left_out = caches.read(target.image.reference, script, record.key, machine.owner, limits, read=read)
+        if left_out:
+            yield f"{target.name}: {warm_run.left_out(left_out)}"
         if not cached:
             raise SlipwayError(
                 f"{script.path}: it left nothing in a cache: it must compile, and not clear its variables"
             )
-        if left_out:
-            yield f"{target.name}: {warm_run.left_out(left_out)}"
         warm_layer.write(cached, contents, archive, record.key, record.machine, machine.owner)
         archive.seek(0)
         layer = warm_image.compressed(archive, blob, record, target.image)

@@ -91,18 +91,27 @@ def bytecode(text: str, path: str) -> Any:
 
 
 def archive(root: Path, kinds: list[str], output: BinaryIO) -> None:
-    """Write the regular files of the caches to an archive, in order."""
+    """Write the regular files of the caches to an archive; name what is left out."""
+    paths = [root / kind for kind in kinds]
     with tarfile.open(fileobj=output, mode="w|", format=tarfile.PAX_FORMAT) as target:
-        for path in sorted(path for kind in kinds for path in (root / kind).rglob("*")):
-            name, mode = str(path.relative_to(root)), path.lstat().st_mode
-            if stat.S_ISREG(mode):
-                with path.open("rb") as file:
-                    member = target.gettarinfo(arcname=name, fileobj=file)
-                    member.type, member.linkname = tarfile.REGTYPE, ""
-                    member.size = os.fstat(file.fileno()).st_size
-                    target.addfile(member, file)
-            elif not stat.S_ISDIR(mode):
-                print(f"left out: {name} is no regular file", file=sys.stderr)
+        for path in paths:  # grows: a script's folders may be deeper than Python calls functions
+            name, reason = str(path.relative_to(root)), "is no regular file"
+            try:
+                mode = path.lstat().st_mode
+                if stat.S_ISDIR(mode):
+                    paths += sorted(path.iterdir())
+                    continue
+                file = path.open("rb") if stat.S_ISREG(mode) else None
+            except OSError as error:
+                file, reason = None, "cannot be read: " + str(error.strerror)
+            if file is None:
+                print(f"left out: {name} {reason}", file=sys.stderr)
+                continue
+            with file:
+                member = target.gettarinfo(arcname=name, fileobj=file)
+                member.type, member.linkname = tarfile.REGTYPE, ""
+                member.size = os.fstat(file.fileno()).st_size
+                target.addfile(member, file)
 
 
 def run(names: Any, root: Path, name: str, content: bytes, output: BinaryIO, seconds: float | None = None) -> None:
@@ -127,6 +136,8 @@ def run(names: Any, root: Path, name: str, content: bytes, output: BinaryIO, sec
         )
     except subprocess.TimeoutExpired:
         sys.exit(f"{name}: it was not done in {seconds:g} s: slipway:warm.seconds is the limit")
+    except OSError as error:
+        sys.exit(f"{name}: {error.strerror}: its first line must name a program of the image, as #!/bin/sh does")
     if os.getpid() == 1:  # what it left running writes no more
         with suppress(ProcessLookupError):
             os.kill(-1, signal.SIGKILL)
@@ -134,7 +145,8 @@ def run(names: Any, root: Path, name: str, content: bytes, output: BinaryIO, sec
     if room.f_bavail == 0 or (room.f_files and room.f_favail == 0):
         sys.exit(FULL if seconds is None else f"{name}: its caches have no room left on the disk of {root}")
     if status:
-        sys.exit(status if 0 < status < FULL else 1)
+        how = f"was ended by signal {-status}" if status < 0 else f"ended with status {status}"
+        sys.exit(status if 0 < status < FULL else f"{name}: it {how}")
     archive(root, sorted(names["CACHES"]), output)
 
 

@@ -231,7 +231,8 @@ def _failure(reference: str, script: Path, status: int, printed: str, limits: Wa
     if status in _ENGINES:
         return run_failure(reference, printed, status)
     lines = [one_line(line, 300) for line in printed.splitlines() if line.strip()][-_LAST_LINES:]
-    print(*(f"  {line}" for line in lines), sep="\n", file=sys.stderr)
+    for line in lines[:-1]:
+        print(f"  {line}", file=sys.stderr)
     return SlipwayError(f"{script}: it failed with status {status}: {lines[-1] if lines else 'it printed nothing'}")
 
 

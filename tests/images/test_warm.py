@@ -165,6 +165,7 @@ with tarfile.open(fileobj=out, mode="w|") as target:
 """
 HOSTILE: Mapping[str, tuple[str, Mapping[str, object], str]] = {
     "fails": ("import sys; print('no such kernel'); sys.exit(3)", {}, r"failed with status 3: no such kernel"),
+    "crashes": ("import os; os.kill(os.getpid(), 11)", {}, r"hostile.py: it was ended by signal 11$"),
     "hangs": ("import time; time.sleep(1000)", {"seconds": 3}, r"not done in 3 s: slipway:warm.seconds"),
     "prints-without-end": ("while True: print('x' * 10000)", {"seconds": 3}, r"not done in 3 s"),
     "fills-the-disk": (
@@ -219,18 +220,28 @@ def test_sockets_and_links_are_left_out(project: Project, python_image: str) -> 
     text = LEAVES + (
         "import socket\nos.chdir(os.environ['TRITON_CACHE_DIR'])\nos.symlink('/etc/passwd', 'link')\n"
         "socket.socket(socket.AF_UNIX).bind('socket')\nos.link('b/a/data', 'second')\nos.mkfifo('pipe')\n"
-        "os.system('sleep 1000 &')\n"
+        "os.system('sleep 1000 &')\nopen('locked', 'w').close()\nos.chmod('locked', 0)\nos.mkdir('shut', 0)\n"
+        "for _ in range(1200): os.mkdir('d'); os.chdir('d')\n"
     )
     project.write("warm/links.py", text)
     configure(project, "warm/links.py", base=python_image)
     printed = warm(project)
-    assert "left out: triton/link is no regular file" in printed
+    assert "left out: triton/link is no regular file; left out: triton/locked cannot be read: Permission" in printed
+    assert "; left out: triton/pipe is no regular file and 2 more" in printed
     files = layer_of(fetch(reference(printed)))
     kinds = {path.rpartition("triton/")[2]: kind for path, (kind, *_) in files.items() if "triton/" in path}
     assert {name: kinds.get(name) for name in ("link", "socket", "pipe", "second", "b/a/data")} == {
         "link": None, "socket": None, "pipe": None, "second": "file", "b/a/data": "file",
     }  # fmt: skip
     assert {kind for kind, *_ in files.values()} == {"file", "directory"}
+
+
+@pytest.mark.parametrize("line", ["#!/bin/sh\r\n", ""])
+def test_script_that_nothing_runs_is_one_line(project: Project, python_image: str, line: str) -> None:
+    project.write("warm/steps", line + "printf x > $CUDA_CACHE_PATH/index\n")
+    configure(project, "warm/steps", base=python_image)
+    (printed,) = warm(project, code=1).splitlines()
+    assert printed.endswith("its first line must name a program of the image, as #!/bin/sh does")
 
 
 def test_script_that_is_no_python_runs_by_its_first_line(project: Project, python_image: str) -> None:
