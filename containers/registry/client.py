@@ -17,7 +17,7 @@ import requests
 from urllib3.exceptions import HTTPError
 
 from containers.blob import DIGEST, Result, check_small, parsed, read_blob
-from containers.errors import SlipwayError, one_line
+from containers.errors import MALFORMED, SlipwayError, one_line
 from containers.registry.attempts import BUSY, Attempts
 from containers.registry.credentials import Login
 from containers.registry.reference import Reference, check_reference
@@ -38,6 +38,7 @@ _UPLOADED_AGAIN: Final = BUSY | {404}
 _PAGE: Final = "text/html"
 _ABSENT: Final = (401, 403, 404)
 """Statuses by which registries report what is missing or hidden."""
+_BLOB_UNKNOWN: Final = "MANIFEST_BLOB_UNKNOWN"
 _MOST_TAGS: Final = 1_000_000
 """Tags of one repository; more come from a registry that lists without end."""
 _MOST_PAGES: Final = 10_000
@@ -213,13 +214,20 @@ class Repository:
             with suppress(SlipwayError):  # the refusal itself says more
                 if attempts.count > 1 and not response.ok and self._visible(version) == expected:
                     return
-            self._check(response, version, reasons, attempts)
+            self._check(response, version, self._lacking(response) or reasons, attempts)
             kept = response.headers.get("Docker-Content-Digest", expected)
             if kept != expected:
                 raise SlipwayError(
                     f"{self.reference}: {self.host} was sent the manifest {expected} and keeps {one_line(kept)}: in a "
                     "registry that rewrites images neither digests nor signatures hold; name another one"
                 )
+
+    def _lacking(self, response: requests.Response) -> Mapping[int, str]:
+        """Return why a registry refuses a manifest whose blobs it lacks (distribution-spec, spec.md, "Error Codes")."""
+        with suppress(SlipwayError, *MALFORMED):
+            if not response.ok and parsed(self._transport.body(response))["errors"][0]["code"] == _BLOB_UNKNOWN:
+                return {response.status_code: "the registry has lost a layer of the image; publish the image again"}
+        return {}
 
     def blob_size(self, digest: str) -> int | None:
         """Return the bytes of a blob; None if the registry does not have it, or does not show it to this login.

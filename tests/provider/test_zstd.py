@@ -27,6 +27,8 @@ from containers.engine import image_files
 from containers.engine.connection import Address
 from containers.engine.engine import Engine, image_archive, load
 from containers.engine.image_files import EngineImage
+from containers.errors import SlipwayError
+from containers.registry.client import Repository
 from tests.fakes.broken_connections import Cutting
 from tests.fakes.loopback import run_server
 from tests.fakes.registry import serve
@@ -289,6 +291,16 @@ def test_registry_without_oci_images_is_one_line(maker: Maker, status: int) -> N
         assert "does not take an OCI image whose layers are compressed with zstd" in str(failure.value)
         assert "leave slipway:compression out" in str(failure.value)
         assert "\n" not in str(failure.value)
+
+
+def test_manifest_of_a_layer_that_is_gone_says_so(private: Registry) -> None:
+    """Of a manifest that a registry refuses for its format, the status is the same."""
+    lost = {"mediaType": LAYER, "digest": f"sha256:{'0' * 64}", "size": 1}
+    body = json.dumps({"schemaVersion": 2, "mediaType": MANIFEST, "config": lost, "layers": [lost]}).encode()
+    with pytest.raises(
+        SlipwayError, match=r"a:v1: the registry has lost a layer of the image; publish .* again \(400\)$"
+    ):
+        Repository(f"{private.address}/a:v1").put("v1", body, MANIFEST, {400: "takes no zstd"})
 
 
 def test_registry_without_the_repository_is_told_so(maker: Maker) -> None:
