@@ -19,8 +19,11 @@ from containers.errors import SlipwayError
 
 _MOST: Final = 1 << 16
 """Bytes of a program's output that are kept: its end."""
-_NO_PYTHON: Final = 'exec: "python3"'
-"""What runc names in its error if it cannot start the program; `docker run` v26.1.5 of an image without one."""
+_NO_RUN: Final = {
+    'exec: "python3"': "it has no python3 on PATH, which runs in it: ",
+    "exec format error": "its python3 is for another platform than the engine's, which emulates none: ",
+}
+"""What runc names in its error if it cannot start the program (`docker run` v26.1.5), and what that means."""
 _HINT: Final = re.compile(r"^(Run|See) 'docker run --help'.*$", re.MULTILINE)
 """What the client ends its errors with."""
 
@@ -61,8 +64,8 @@ def python_output(kind: str, reference: str, words: Sequence[str], seconds: floa
 def run_failure(reference: str, printed: str, status: int) -> SlipwayError:
     """Return the error of a container that the engine could not run."""
     reason = engine_failure("run", _HINT.sub("", printed), status)
-    lacks = "it has no python3 on PATH, which runs in it: " if _NO_PYTHON in printed else ""
-    return SlipwayError(f"{reference}: {lacks}{reason}")
+    why = next((text for words, text in _NO_RUN.items() if words in printed), "")
+    return SlipwayError(f"{reference}: {why}{reason}")
 
 
 def pulled(reference: str) -> Pull | None:

@@ -21,7 +21,7 @@ def lines(images: Sequence[Start]) -> Iterator[str]:
         mark = f"[{number}] " if len(images) > 1 else ""
         facts = [
             f"{image.layers} layers, {image.size / 1e6:,.1f} MB",
-            f"Python {image.python}",
+            image.python and f"Python {image.python}",
             image.version,
             image.device,
         ]
