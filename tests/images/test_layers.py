@@ -12,7 +12,7 @@ import pytest
 from tests.fakes.package_index import VERSIONS, Index, wheel
 from tests.images.conftest import Built, standins_index
 from tests.images.differences import environment, variables
-from tests.images.engine import DOCKERFILES, Image, base_image, build, docker, unique
+from tests.images.engine import DOCKERFILES, Image, base_image, build, docker, remove, unique
 
 COMPONENTS = [
     *("cublas", "cuda-2", "cuda-3", "cuda", "cudnn-2", "cudnn", "comm", "triton-2", "triton"),
@@ -295,6 +295,20 @@ def test_build_by_mirror_without_cache_gives_the_same_layers(
     assert any(path.startswith("/debian/pool/main/p/python3") for path in mirror.requests)
     assert sorted(headers(first) ^ headers(second), key=repr) == []  # says which file it is
     assert first.diff_ids() == second.diff_ids()
+
+
+def test_packages_on_any_parent_are_the_same_layers() -> None:
+    """Here on one with an archive of apt's, and, where Debian's has none, without the files that a container hides."""
+    parent, first, second = (Image(unique(name)) for name in ("parent", "first", "second"))
+    docker("build", "--tag", parent.tag, "-", text=f"FROM {base_image()}\nRUN touch /var/cache/apt/archives/a.deb\n")
+    for image in (first, second):
+        arguments = {"BASE_IMAGE": parent.tag, "APT_PACKAGES": "libyaml-0-2"}
+        done = build(image.tag, arguments, "--no-cache", "--target=final", image="packages")
+        assert done.returncode == 0, done.stdout
+    assert sorted(headers(first) ^ headers(second), key=repr) == []
+    assert "libyaml-0-2" in first.run("ls", "/usr/share/doc")
+    for image in (first, second, parent):
+        remove(image)
 
 
 @pytest.mark.slow

@@ -29,7 +29,7 @@ URL = "2026-11-28T17:00:00,000 Could not fetch URL https://index.example.com/sim
     ],
 )
 def test_failed_pip_is_said_with_its_cause(logged: str, said: str, tmp_path: Path) -> None:
-    for name, text in {"python3": PYTHON, "chown": "#!/bin/sh\n", "pip-index": "#!/bin/sh\n"}.items():
+    for name, text in {"python3": PYTHON, **dict.fromkeys(("chown", "pip-index", "touch"), "#!/bin/sh\n")}.items():
         (tmp_path / name).write_text(text)
         (tmp_path / name).chmod(0o755)
     script = SCRIPT.read_text().replace("/srv/pip-index", str(tmp_path / "pip-index"))
