@@ -230,6 +230,8 @@ def _failure(reference: str, script: Path, status: int, printed: str, limits: Wa
         return SlipwayError(f"{script}: its caches have no room left in {limits.size:,} bytes: see slipway:warm.size")
     if status in _ENGINES:
         return run_failure(reference, printed, status)
+    if status == 128 + signal.SIGKILL:
+        return SlipwayError(f"{script}: its container was killed, by hand or because this machine has no memory left")
     lines = [one_line(line, 300) for line in printed.splitlines() if line.strip()][-_LAST_LINES:]
     for line in lines[:-1]:
         print(f"  {line}", file=sys.stderr)
