@@ -20,8 +20,8 @@ from cli.export import written_folder
 from cli.export.bake import copy_contexts
 from cli.export.output import replacing
 from containers.dockerfile.expansion import expand
-from containers.dockerfile.instructions import HEREDOC, Instruction, parse, split_words
-from containers.dockerfile.stages import REMOTE, declarations
+from containers.dockerfile.instruction_values import REMOTE
+from containers.dockerfile.instructions import HEREDOC, Instruction, declarations, parse, split_words
 from containers.errors import SlipwayError, one_line
 from stacks.identity import staged_context
 from stacks.plan import Plan, PlannedImage

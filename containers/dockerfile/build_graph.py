@@ -8,33 +8,30 @@ order of settings that no step reads. What only the parent image or the engine k
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import json
 import posixpath
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any, Final
 
 from containers.dockerfile.expansion import ExpansionError, expand
-from containers.dockerfile.instructions import HEREDOC, Dockerfile, Instruction, json_array
+from containers.dockerfile.instruction_values import REMOTE, mounts
+from containers.dockerfile.instructions import HEREDOC, Dockerfile, Instruction, declarations, json_array, pairs
 from containers.dockerfile.stages import (
     DECLARED,
     FRONTEND,
     MOST_EXPANDED,
     NAMES,
-    REMOTE,
     Reach,
     builtin,
-    declarations,
     number,
-    pairs,
     too_long,
     within,
 )
+from containers.errors import one_line
 from containers.platform_name import normal
 from containers.registry.reference import Reference
 
@@ -56,8 +53,6 @@ _DEFAULT_FLAGS: Final = {
     **{f"--{name}=true": f"--{name}" for name in ("keep-git-dir", "link", "parents")},
 }
 """Flags that say a default, and other forms of a switch (``instructions/bflag.go:186``)."""
-_OPTIONS: Final = {"src": "source", "dst": "target", "destination": "target", "ro": "readonly", "rw": "readwrite"}
-"""Other names of a mount's options (``instructions/commands_runmount.go``)."""
 _UNSORTED: Final = ("secret", "ssh")
 """Types of mounts that BuildKit leaves in their order, behind those that it sorts."""
 
@@ -197,24 +192,27 @@ class _Graph:
         elif name == "scratch":
             stage = _Stage("scratch", complete=True, values={"PATH": _unknown("PATH")})
         else:
-            stage = _Stage(self._image(name, platform), complete=False, folder=_unknown("folder"))
+            stage = _Stage(self._image(each, name, platform), complete=False, folder=_unknown("folder"))
         self._stages.append(stage)
         self._names |= {word.lower(): stage for word in alias[1:]}
         return stage
 
-    def _image(self, name: str, platform: str = "") -> str:
+    def _image(self, each: Instruction, name: str, platform: str = "") -> str:
         """Return the step of an image, with its registry and tag written out."""
-        with suppress(ValueError):  # the engine refuses what is no reference
-            reference = Reference.parse(name)
+        if "\0" not in name:
+            try:
+                reference = Reference.parse(name)
+            except ValueError as error:
+                raise self._dockerfile.error(each, f"{one_line(name)}: {error}; expected such as debian:12") from None
             tag = reference.tag or ("" if reference.digest else "latest")
             name = str(replace(reference.in_full, tag=tag))
         platform = platform if "\0" in platform else normal(platform)
         return _hash("image", name, "" if platform == self._platform else platform)
 
-    def _from(self, name: str) -> str:
+    def _from(self, each: Instruction, name: str) -> str:
         """Return the last step of a stage, or an image."""
         stage = self._names.get(name.lower())
-        return stage.step if stage else "scratch" if name == "scratch" else self._image(name)
+        return stage.step if stage else "scratch" if name == "scratch" else self._image(each, name)
 
     def _declare(self, each: Instruction, stage: _Stage) -> None:
         for name, default in declarations(each, self._dockerfile.escape):
@@ -321,21 +319,19 @@ class _Graph:
             if script and len(each.heredocs) == 1 and not each.heredocs[0].lstrip("\t").startswith("#!"):
                 # a file has the document's name only if it begins with `#!`
                 command = stage.command(_document(each.heredocs[0], chomped=script[1] == "<<-"))
-        mounts = [self._mount(flag, stage) for flag in each.flags if flag.startswith("--mount=")]
-        sortable = [it for it in mounts if it["type"] not in _UNSORTED]
+        options = [self._mount(each, mount, stage) for mount in mounts(each)]
+        sortable = [it for it in options if it["type"] not in _UNSORTED]
         if not any("\0" in it["target"] for it in sortable):
             sortable.sort(key=lambda it: it["target"])  # client/llb/exec.go:145
-        others = [it for it in mounts if it["type"] in _UNSORTED]
+        others = [it for it in options if it["type"] in _UNSORTED]
         flags = [flag for flag in each.flags if not flag.startswith("--mount=") and flag not in _DEFAULT_FLAGS]
         stage.add("run", command, stage.variables(), stage.folder, stage.user, [sortable, others], flags)
 
-    def _mount(self, flag: str, stage: _Stage) -> dict[str, Any]:
+    def _mount(self, each: Instruction, mount: Sequence[tuple[str, str, str]], stage: _Stage) -> dict[str, Any]:
         """Return a mount's options with what BuildKit makes of them (``dockerfile2llb/convert_runmount.go``)."""
         options: dict[str, Any] = {}
-        for option in next(csv.reader([flag.partition("=")[2]]), []):
-            name, equals, value = option.partition("=")
-            name = _OPTIONS.get(name.lower(), name.lower())
-            value = self._value(value, stage) if equals and name != "from" else value or "true"
+        for option, equals, written in mount:
+            name, value = option, self._value(written, stage) if equals and option != "from" else written or "true"
             if name in ("readonly", "readwrite", "required"):
                 value = {"1": "true", "t": "true", "0": "false", "f": "false"}.get(value.lower(), value.lower())
             if name == "readwrite":
@@ -346,10 +342,12 @@ class _Graph:
             return {name: value for name, value in options.items() if (name, value) != ("required", "false")}
         target = options.get("target", "")
         options["target"] = _moved(target, stage.folder)
+        if options["target"] == "/":
+            raise self._dockerfile.error(each, f"--mount: target={one_line(target)}: expected a folder below /")
         options.setdefault("readonly", "true" if kind == "bind" else "false")
         options["source"] = _path(options.get("source", ""))
         if "from" in options:
-            options["from"] = self._from(options["from"])
+            options["from"] = self._from(each, options["from"])
         if kind == "cache":
             # any other name is dropped, and who waits with it: solver/llbsolver/ops/exec.go:86
             default = (options.pop("id", "") or posixpath.normpath(target)) == options["target"]
@@ -360,7 +358,7 @@ class _Graph:
     def _copy(self, each: Instruction, stage: _Stage) -> None:
         origin, place = each.flag("from") or None, number(each)
         if origin is not None:
-            origin = self._from(origin) if place is None else self._stages[place].step
+            origin = self._from(each, origin) if place is None else self._stages[place].step
         *words, target = each.words
         flags = self._copy_flags(each, stage)
         sources: list[Any] = []

@@ -23,6 +23,10 @@ class ExpansionError(ValueError):
     """A word that BuildKit cannot read, or without a value before the build; the text says why."""
 
 
+class WordError(ExpansionError):
+    """A word that BuildKit refuses whenever it reads it."""
+
+
 Unknown = Callable[[str, str, str], str | None]
 """What stands for ``${name<operator>word}``, by these three; None if the variables say it."""
 
@@ -126,7 +130,7 @@ class _Lexer:
                 self._add(part, parted=True)
             result += part
         if end:
-            raise ExpansionError(f"{self._whole}: the '{end}' is missing")
+            raise WordError(f"{self._whole}: the '{end}' is missing")
         return result
 
     def _add(self, part: str, *, parted: bool = False) -> None:
@@ -143,7 +147,7 @@ class _Lexer:
         start = self._position
         end = self._whole.find("'", start + 1)
         if end < 0:
-            raise ExpansionError(f"{self._whole}: a quote is not closed")
+            raise WordError(f"{self._whole}: a quote is not closed")
         self._position = end + 1
         return self._whole[start : end + 1] if self._raw else self._whole[start + 1 : end]
 
@@ -167,7 +171,7 @@ class _Lexer:
                 if self._peek() in ('"', "$", self._escape):
                     character = self._next()
             result += character
-        raise ExpansionError(f"{self._whole}: a quote is not closed")
+        raise WordError(f"{self._whole}: a quote is not closed")
 
     def _angles(self) -> str:
         result = self._next()
@@ -184,7 +188,7 @@ class _Lexer:
             return self._plain(name, f"${name}") if name else "$"
         self._position += 1
         if not self._peek() or self._peek() in "{}:":
-            raise ExpansionError(f"{self._whole}: ${{ begins no variable")
+            raise WordError(f"{self._whole}: ${{ begins no variable")
         name = self._name()
         operator = self._next()
         if operator == "}":
@@ -195,7 +199,7 @@ class _Lexer:
             pattern = self._nested("/", escapes=True)
             return self._operated(name, "/", f"{pattern}/{self._nested('}', escapes=True)}")
         if operator not in ("-", "+", "?", ":-", ":+", ":?", "#", "%"):
-            raise ExpansionError(f"{self._whole}: ${{{name}{operator}...}} is a form that BuildKit does not have")
+            raise WordError(f"{self._whole}: ${{{name}{operator}...}} is a form that BuildKit does not have")
         return self._operated(name, operator, self._nested("}", escapes=operator in "#%"))
 
     def _nested(self, end: str, *, escapes: bool) -> str:
@@ -240,7 +244,7 @@ class _Lexer:
         if operator[-1] == "+":
             return word if given else ""
         if not given and operator[-1] == "?":
-            raise ExpansionError(f"{self._whole}: {name}: {word or 'has no value'}")
+            raise WordError(f"{self._whole}: {name}: {word or 'has no value'}")
         return value or "" if given else word
 
     def _value(self, name: str) -> str | None:

@@ -57,6 +57,9 @@ _BLANK = "\t\n\v\f\r "
 _HEREDOC_KEYWORDS = {"RUN", "COPY", "ADD"}
 _DIRECTIVE = re.compile(r"#\s*([A-Za-z][A-Za-z0-9]*)\s*=(.+)")
 _DIRECTIVES = {"syntax", "escape", "check"}
+_CHECK = r"\s*(?:(?:skip|experimental)\s*=[^;]*|error\s*=\s*(?:1|0|[tfTF]|true|false|TRUE|FALSE|True|False)\s*)"
+_CHECKS = re.compile(rf"{_CHECK}(?:;{_CHECK}){{0,2}}", re.DOTALL)
+"""The value of ``# check=`` (``linter/linter.go``, ``ParseLintOptions``)."""
 _BYTES = re.compile("[\udc80-\udcff]")
 """Bytes that are not UTF-8, as Python's ``surrogateescape`` decodes them."""
 _LINE_LIMIT = 65535
@@ -160,6 +163,8 @@ def _directives(lines: Sequence[str], path: str) -> dict[str, str]:
         if name in directives:
             raise _error(path, number, f"the directive '{name}' is given twice; keep one")
         value = match[2].strip() or match[2][-1]
+        if name == "check" and not _CHECKS.fullmatch(value):
+            raise _error(path, number, f"check={one_line(value)}: expected skip=, experimental= or error=true")
         if name == "escape" and value not in ("\\", "`"):
             raise _error(path, number, f"escape={one_line(value)}: expected \\ or `")
         if re.search(r"[^\t -~]", match[0]):
@@ -354,3 +359,20 @@ def split_words(text: str, escape: str) -> Sequence[str]:
             quote = "" if character == quote else quote or (character if character in "'\"" else "")
         position += 1
     return words + ([word] if word else [])
+
+
+def declarations(instruction: Instruction, escape: str) -> Iterator[tuple[str, str | None]]:
+    """Yield the arguments that an ``ARG`` declares, and their defaults; nothing for another instruction."""
+    if instruction.keyword == "ARG":
+        for word in split_words(instruction.rest, escape):
+            name, equals, default = word.partition("=")
+            yield name, default if equals else None
+
+
+def pairs(instruction: Instruction, escape: str) -> Sequence[tuple[str, str]]:
+    """Return the names and values of ``ENV`` or ``LABEL``: ``name=value...``, or one name and the rest of the line."""
+    words = split_words(instruction.rest, escape)
+    if words and "=" in words[0]:
+        return [(word.partition("=")[0], word.partition("=")[2]) for word in words]
+    name, *value = re.split(SEPARATOR, instruction.rest, maxsplit=1)
+    return [(name, value[0] if value else "")]

@@ -6,7 +6,6 @@ The rules are those of moby/buildkit v0.26, ``frontend/dockerfile/dockerfile2llb
 
 from __future__ import annotations
 
-import csv
 import posixpath
 import re
 from bisect import bisect_left
@@ -14,14 +13,16 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
-from containers.dockerfile.expansion import ExpansionError, expand
+from containers.dockerfile import instruction_values
+from containers.dockerfile.expansion import ExpansionError, Unknown, WordError, expand
 from containers.dockerfile.instructions import (
     HEREDOC,
-    SEPARATOR,
     Dockerfile,
     DockerfileError,
     Instruction,
+    declarations,
     json_array,
+    pairs,
     split_words,
 )
 from containers.errors import one_line
@@ -37,8 +38,6 @@ DECLARED = re.compile(r"BUILDKIT_SBOM_SCAN_(CONTEXT|STAGE)|SOURCE_DATE_EPOCH")
 """Those of them whose ``ARG`` it reads; the others it takes from the client alone."""
 _SYNTAX = "BUILDKIT_SYNTAX"
 """The build argument whose first word is the frontend's image, before that of ``# syntax=`` (``builder/build.go``)."""
-REMOTE = re.compile(r"https?://|(?i:git|ssh)://|[A-Za-z0-9_-]+@[A-Za-z0-9.-]+:")
-"""How a source of ``ADD`` begins that is no path in the context."""
 _AT_COMMIT = re.compile(r"(?:https?://[^#?]+\.git|(?!https?://)[^#?]+)#[0-9a-f]{40}(?::.*)?")
 """A git repository at a whole commit. An address of http whose path does not end in ``.git`` is a file's, whatever
 follows ``#`` (``dfgitutil/git_ref.go:98``)."""
@@ -162,23 +161,6 @@ def builtin(platform: str) -> dict[str, str | None]:
     return values
 
 
-def declarations(instruction: Instruction, escape: str) -> Iterator[tuple[str, str | None]]:
-    """Yield the arguments that an ``ARG`` declares, and their defaults; nothing for another instruction."""
-    if instruction.keyword == "ARG":
-        for word in split_words(instruction.rest, escape):
-            name, equals, default = word.partition("=")
-            yield name, default if equals else None
-
-
-def pairs(instruction: Instruction, escape: str) -> Sequence[tuple[str, str]]:
-    """Return the names and values of ``ENV`` or ``LABEL``: ``name=value...``, or one name and the rest of the line."""
-    words = split_words(instruction.rest, escape)
-    if words and "=" in words[0]:
-        return [(word.partition("=")[0], word.partition("=")[2]) for word in words]
-    name, *value = re.split(SEPARATOR, instruction.rest, maxsplit=1)
-    return [(name, value[0] if value else "")]
-
-
 def is_named(dockerfile: Dockerfile, name: str) -> bool:
     """Return whether a stage has a name, in small letters or not."""
     firsts = (instruction.words for instruction in dockerfile.instructions if instruction.keyword == "FROM")
@@ -228,12 +210,15 @@ class _Search:
         self._builtin = frozenset(known)
         self._stages: list[_Stage] = []
         for instruction in dockerfile.instructions:
+            if flaw := instruction_values.flaw(instruction):
+                raise dockerfile.error(instruction, flaw)
             if instruction.keyword == "FROM":
                 self._stages.append(self._stage(instruction))
             elif self._stages:
                 self._stages[-1].instructions.append(instruction)
             elif instruction.keyword == "ARG":
                 self._globals.append(instruction)
+                self._refuse(instruction, self._outer)
                 self._declare(instruction, self._outer)
             else:
                 raise dockerfile.error(instruction, "it stands before the first FROM, where only ARG may")
@@ -341,6 +326,7 @@ class _Search:
         if index in self._reached:
             return self._reached[index]
         stage = self._stages[index]
+        self._refuse(stage.first, self._outer)
         image = self._expand(stage.first, stage.image, self._outer)
         if not image:
             raise self._dockerfile.error(
@@ -366,7 +352,31 @@ class _Search:
         self._reached[index] = scope
         return scope
 
+    def _refuse(self, instruction: Instruction, scope: _Scope) -> None:
+        """Raise the error of an instruction that BuildKit refuses, as far as its values are known."""
+        escape = self._dockerfile.escape
+
+        def value(word: str, unknown: Unknown = lambda *_: None) -> str | None:
+            try:
+                return expand(word, scope.variables, escape=escape, complete=scope.complete, unknown=unknown)
+            except WordError:
+                raise
+            except ExpansionError:
+                return None
+
+        try:
+            for word in instruction_values.words(instruction, escape):
+                value(word, lambda *_: "")  # whether it can be read, whatever the values
+                if "?" in word:
+                    value(word)
+            flaw = instruction_values.flaw_of_values(instruction, value)
+        except WordError as error:
+            flaw = one_line(str(error))
+        if flaw:
+            raise self._dockerfile.error(instruction, flaw)
+
     def _read(self, instruction: Instruction, index: int, scope: _Scope) -> None:
+        self._refuse(instruction, scope)
         match instruction.keyword:
             case "ARG":
                 self._declare(instruction, scope)
@@ -385,10 +395,9 @@ class _Search:
                 self._had[index] |= self._read_paths(instruction, index, scope)
             case "RUN":
                 had = self._had[index]
-                for flag in instruction.flags:
-                    name, _, mount = flag.partition("=")
-                    if name == "--mount":
-                        had |= self._read_mount(instruction, mount, index, scope)
+                for mount in instruction_values.mounts(instruction):
+                    options = {name: value for name, _, value in mount}
+                    had |= self._read_mount(instruction, options, index, scope)
                 self._inherit(instruction, len(scope.variables) + had.bit_count())
                 self._runs.append((instruction, had, replace(scope, variables=dict(scope.variables))))
 
@@ -435,22 +444,14 @@ class _Search:
                 self._fetch(instruction, self._try(word, scope) or word, scope)
                 continue
             path = self._expand(instruction, word, scope)
-            if instruction.keyword == "COPY" or not REMOTE.match(path):
+            if instruction.keyword == "COPY" or not instruction_values.REMOTE.match(path):
                 had |= self._add(instruction, path, pattern=any(character in path for character in "*?["))
             else:
                 self._fetch(instruction, path, scope)
         return had
 
-    def _read_mount(self, instruction: Instruction, mount: str, index: int, scope: _Scope) -> int:
+    def _read_mount(self, instruction: Instruction, options: Mapping[str, str], index: int, scope: _Scope) -> int:
         """Read a mount of a ``RUN``; return the sources that it has."""
-        try:
-            fields = next(csv.reader([mount], strict=True), [])
-        except csv.Error as error:
-            raise self._dockerfile.error(instruction, f"--mount={one_line(mount)}: {error}") from None
-        options: dict[str, str] = {}
-        for option in fields:
-            name, _, value = option.partition("=")
-            options[{"src": "source"}.get(name.lower(), name.lower())] = value
         origin = options.get("from")
         if origin:
             if "$" in origin:

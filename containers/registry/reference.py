@@ -16,7 +16,7 @@ _PATH = rf"{_NAME}(?:/{_NAME})*"
 _REPOSITORY = re.compile(rf"(?:{_HOST}/)?{_PATH}")
 _IPV6 = rf"\[[a-fA-F0-9:]+\](?::{_PORT})?"
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
-_DIGEST = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:[-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,}")
+_DIGEST = re.compile("sha256:[0-9a-f]{64}|sha384:[0-9a-f]{96}|sha512:[0-9a-f]{128}")
 _IDENTIFIER = re.compile(r"[a-f0-9]{64}")
 _LONGEST_PATH = 255
 _DOCKER_HUB = "docker.io"
@@ -60,7 +60,7 @@ class Reference:
             (rf"{_HOST}|{_IPV6}", reference.host),
             (_PATH, path),
             (_TAG, reference.tag or "x"),
-            (_DIGEST, reference.digest or "sha256:" + "0" * 32),
+            (_DIGEST, reference.digest or "sha256:" + "0" * 64),
         )
         if str(reference) != text or not all(re.fullmatch(grammar, part) for grammar, part in parts):
             raise ValueError("invalid reference format")

@@ -1,0 +1,204 @@
+"""What BuildKit refuses in an instruction that it can parse: flags, mounts, times, ports, signals, names of images.
+
+The rules are those of moby/buildkit v0.26.3 (``frontend/dockerfile``: ``instructions/bflag.go``, ``parse.go`` and
+``commands_runmount.go``, ``dockerfile2llb/convert.go`` and ``convert_expose.go``), and of its containerd/platforms,
+moby/sys/signal and dchapes-mode. A value that only the build knows is left to the build.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Callable, Sequence
+
+from containers.dockerfile.instructions import HEREDOC, Instruction, declarations, json_array, pairs
+from containers.errors import one_line
+
+_UNKNOWN = "\0"
+Value = Callable[[str], str | None]
+"""Returns a word's value; None where only the build knows it."""
+
+_BOOLEAN = "1|0|t|f|T|F|true|false|TRUE|FALSE|True|False"
+_SWITCHES = {"keep-git-dir", "link", "parents", "unpack"}
+_REPEATED = {"device", "exclude", "mount"}
+_TIME = ("a time such as 1m30s", r"|\+?0|\+?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:ns|us|µs|ms|s|m|h))+")
+_FLAGS = {
+    **dict.fromkeys(_SWITCHES, ("true or false", "(?i:true|false)")),
+    **dict.fromkeys(("interval", "start-interval", "start-period", "timeout"), _TIME),
+    "mount": ("options such as type=cache,target=/x", ".+"),
+    "network": ("default, none or host", "default|none|host"),
+    "retries": ("a number", r"|\+?[0-9]{1,9}"),
+    "security": ("sandbox or insecure", "sandbox|insecure"),
+}
+"""What a flag's value must be: in words, and as a regular expression. Any value will do for another flag."""
+_HEALTHCHECK = re.compile(r"(?i:NONE)|(?i:CMD)[\t\v\f\r ]+(?!\[\s*\]$).+", re.DOTALL)
+_OPTIONS = {"src": "source", "dst": "target", "destination": "target", "ro": "readonly", "rw": "readwrite"}
+"""Other names of a mount's options."""
+_MOUNT = {
+    **dict.fromkeys(("from", "source", "target", "id", "env"), ("a value", ".*")),
+    "type": ("bind, cache, tmpfs, secret or ssh", "(?i:bind|cache|tmpfs|secret|ssh)"),
+    "sharing": ("shared, private or locked", "(?i:shared|private|locked)"),
+    "mode": ("octal digits", "[0-7]{1,10}"),
+    **dict.fromkeys(("uid", "gid"), ("a number", "[0-9]{1,9}")),
+    "size": ("a size such as 512m", r"\+?(?:[0-9]+\.?[0-9]*|\.[0-9]+) ?(?i:b|[kmgtp](?:i?b)?)?"),
+    **dict.fromkeys(("readonly", "readwrite", "required"), ("true or false", _BOOLEAN)),
+}
+"""A mount's options, as :data:`_FLAGS`."""
+_TYPES = {
+    "required": ("secret", "ssh"),
+    "size": ("tmpfs",),
+    "sharing": ("cache",),
+    **dict.fromkeys(("mode", "uid", "gid"), ("secret", "ssh", "cache")),
+    "from": ("bind", "cache", "tmpfs", "ssh"),
+    "source": ("bind", "cache", "tmpfs", "secret"),
+}
+"""The types of mounts that have an option."""
+_MODE = re.compile(r"0*[0-7]{1,4}|[ugoa]*(?:[-+=][ugorstwxX]*)+(?:,[ugoa]*(?:[-+=][ugorstwxX]*)+)*")
+REMOTE = re.compile(r"https?://|(?i:git|ssh)://|[A-Za-z0-9_-]+@[A-Za-z0-9.-]+:")
+"""How a source of ``ADD`` begins that is no path in the context."""
+_PORT = re.compile(r"(?:.*:)?\+?([0-9]{1,9})(?:-\+?([0-9]{1,9}))?(?:/(?i:tcp|udp|sctp)?)?")
+_SIGNAL = re.compile(
+    "[-+]?0*[1-9][0-9]*|(?i:(?:SIG)?(?:ABRT|ALRM|BUS|CHLD|CLD|CONT|FPE|HUP|ILL|INT|IO|IOT|KILL|PIPE|POLL|PROF|PWR|QUIT"
+    "|RT(?:MIN|MAX)(?:[-+][0-9]{1,2})?|SEGV|STKFLT|STOP|SYS|TERM|TRAP|TSTP|TTIN|TTOU|URG|USR[12]|VTALRM|WINCH|XCPU|XFSZ))"
+)
+_PLATFORM = re.compile(
+    r"[A-Za-z0-9_-]+(?:\(.*\))?(?:/[A-Za-z0-9_.-]+){1,2}"
+    "|(?i:aix|android|darwin|dragonfly|freebsd|hurd|illumos|ios|js|linux|macos|nacl|netbsd|openbsd|plan9|solaris|windows|zos"
+    r"|386|i386|amd64|x86_64|x86-64|amd64p32|arm|armhf|armel|armbe|arm64|aarch64|arm64be|loong64|mips\w*|ppc\w*"
+    "|riscv(?:64)?|s390x?|sparc(?:64)?|wasm)"
+)
+"""A platform. A system or a processor is one by itself (containerd/platforms, ``database.go``)."""
+
+
+def flaw(each: Instruction) -> str:
+    """Return what is wrong with an instruction whatever the values of its variables; empty for nothing."""
+    used = set()
+    for flag in each.flags:
+        name, equals, value = flag[2:].partition("=")
+        if name in used and name not in _REPEATED:
+            return f"--{name} is given twice; keep one"
+        used.add(name)
+        expected, pattern = _FLAGS.get(name, ("a value", ".*"))
+        if not (re.fullmatch(pattern, value, re.DOTALL) if equals else name in _SWITCHES):
+            return f"{one_line(flag)}: expected --{name}= and {expected}"
+    try:
+        mounts(each)
+    except csv.Error as error:
+        return f"--mount=: {error}"
+    match each.keyword:
+        case "HEALTHCHECK" if not _HEALTHCHECK.fullmatch(each.rest):
+            return f"{one_line(each.rest) or 'nothing'}: expected NONE, or CMD and a command"
+        case "COPY" | "ADD" if each.heredocs and HEREDOC.fullmatch(each.words[-1]):
+            return f"{one_line(each.words[-1])}: expected a path as the target"
+        case "RUN" if json_array(each.rest) == []:
+            return "[]: expected a command"
+    return ""
+
+
+def words(each: Instruction, escape: str) -> Sequence[str]:
+    """Return the words in which BuildKit replaces variables, and takes quotes away."""
+    match each.keyword:
+        case "ARG":
+            return [default for _, default in declarations(each, escape) if default]
+        case "ENV" | "LABEL":
+            return [word for pair in pairs(each, escape) for word in pair]
+        case "ADD" | "COPY":
+            return [*_paths(each), *(each.flag(name) or "" for name in ("chown", "chmod", "checksum"))]
+        case "EXPOSE" | "VOLUME":
+            return each.words
+        case "STOPSIGNAL" | "USER" | "WORKDIR":
+            return [each.rest]
+        case "FROM":
+            return [each.words[0], each.flag("platform") or ""]
+    return [value for mount in mounts(each) for name, _, value in mount if name != "from"]
+
+
+def flaw_of_values(each: Instruction, value: Value) -> str:
+    """Return what is wrong with the values of an instruction; empty for nothing."""
+    match each.keyword:
+        case "FROM" if platform := each.flag("platform"):
+            return _unexpected(value(platform), _PLATFORM, "a platform such as linux/amd64")
+        case "RUN":
+            return next(filter(None, (_flaw_of_mount(mount, value) for mount in mounts(each))), "")
+        case "ADD" | "COPY":
+            return _flaw_of_copy(each, value)
+        case "EXPOSE":
+            ports = (port for word in each.words for port in (value(word) or "").split())
+            return next(filter(None, map(_flaw_of_port, ports)), "")
+        case "VOLUME" if "" in map(value, each.words):
+            return f"{one_line(each.rest)}: expected a path"
+        case "STOPSIGNAL":
+            return _unexpected(value(each.rest), _SIGNAL, "a signal such as SIGTERM or 15")
+    return ""
+
+
+def _unexpected(text: str | None, pattern: re.Pattern[str], expected: str) -> str:
+    if text is None or pattern.fullmatch(text):
+        return ""
+    return f"{one_line(text) or 'nothing'}: expected {expected}"
+
+
+def _flaw_of_port(port: str) -> str:
+    match = _PORT.fullmatch(port)
+    if match and int(match[1]) <= int(match[2] or match[1]) < 1 << 16:
+        return ""
+    return f"{one_line(port)}: expected a port of at most 65535, such as 80, 80/udp or 80-90"
+
+
+def _paths(each: Instruction) -> Sequence[str]:
+    """Return the words of a ``COPY`` or an ``ADD`` that are no here-documents, with the target."""
+    return [word for word in each.words if not each.heredocs or not HEREDOC.fullmatch(word)]
+
+
+def mounts(each: Instruction) -> Sequence[Sequence[tuple[str, str, str]]]:
+    """Return the mounts of a ``RUN``, each with its options as name, equals sign and value."""
+    values = [value for name, _, value in (flag.partition("=") for flag in each.flags) if name == "--mount"]
+    rows = (next(csv.reader([value], strict=True), []) for value in values)
+    return [[_option(*option.partition("=")) for option in row] for row in rows]
+
+
+def _option(name: str, equals: str, value: str) -> tuple[str, str, str]:
+    return _OPTIONS.get(name.lower(), name.lower()), equals, value
+
+
+def _flaw_of_mount(mount: Sequence[tuple[str, str, str]], value: Value) -> str:
+    given = {"type": "bind"}
+    for name, equals, written in mount:
+        if name not in _MOUNT:
+            return f"--mount: {one_line(name)}: expected one of {', '.join(_MOUNT)}"
+        expected, pattern = _MOUNT[name]
+        if not equals and pattern != _BOOLEAN:
+            return f"--mount: {name}: expected {name}= and {expected}"
+        # BuildKit reads these two in their order
+        if name in ("required", "size") and given["type"] not in (_UNKNOWN, *_TYPES[name]):
+            return f"--mount: {name}: expected type={' or type='.join(_TYPES[name])} before it"
+        text = written if name == "from" else value(written) if equals else "true"
+        if flaw := _unexpected(text, re.compile(pattern, re.DOTALL), expected):
+            return f"--mount: {name}={flaw}"
+        given[name] = _UNKNOWN if text is None else text.lower() if name == "type" else text
+    kind = given["type"]
+    for name, kinds in _TYPES.items():
+        if given.get(name) and kind not in (_UNKNOWN, *kinds):
+            return f"--mount: {name}: expected type={' or type='.join(kinds)}, not type={kind}"
+    names = [bool(given.get(name)) for name in ("id", "source", "target")]
+    if kind == "secret" and (not any(names) or all(names[:2])):
+        return "--mount: type=secret: expected id=, and no source="
+    return ""
+
+
+def _flaw_of_copy(each: Instruction, value: Value) -> str:
+    mode, checksum = value(each.flag("chmod") or ""), value(each.flag("checksum") or "")
+    if mode and not _MODE.fullmatch(mode):
+        return f"--chmod={one_line(mode)}: expected octal digits of at most 7777, or a mode such as u+x"
+    *sources, _ = _paths(each)
+    if checksum:
+        if len(sources) != 1:
+            return "--checksum: expected one source"
+        source = value(sources[0])
+        if source is not None and not REMOTE.match(source):
+            return f"--checksum: {one_line(source)}: expected an address of http or git"
+    if each.keyword == "COPY" and not each.flag("from"):
+        for source in filter(None, map(value, sources)):
+            if REMOTE.match(source):
+                return f"{one_line(source)}: expected a path; ADD fetches addresses"
+    return ""

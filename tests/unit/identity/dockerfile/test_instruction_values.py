@@ -1,0 +1,142 @@
+"""What BuildKit refuses has no key. BuildKit's own verdict on each row was read with its `dockerfile2llb`, v0.26.3."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from containers.dockerfile.build_key import build_key
+from containers.dockerfile.instructions import DockerfileError
+from tests.helpers.every import every
+
+REFUSED = [
+    ("FROM --platform=$NO scratch", "1: FROM: nothing: expected a platform such as linux/amd64"),
+    ("FROM --platform=foo scratch", "1: FROM: foo: expected a platform such as linux/amd64"),
+    ("FROM --platform=linux/ scratch", "1: FROM: linux/: expected a platform such as linux/amd64"),
+    ("FROM --platform=a/b/c/d scratch", "1: FROM: a/b/c/d: expected a platform such as linux/amd64"),
+    ("FROM --platform scratch", "1: FROM: --platform: expected --platform= and a value"),
+    ("FROM busybox:", "1: FROM: busybox:: invalid reference format; expected such as debian:12"),
+    (
+        "FROM Busybox",
+        "1: FROM: Busybox: invalid reference format: repository name must be lowercase; expected such as debian:12",
+    ),
+    ("FROM x@sha256:12", "1: FROM: x@sha256:12: invalid reference format; expected such as debian:12"),
+    ("# check=foo|FROM x", "1: check=foo: expected skip=, experimental= or error=true"),
+    ("# check=skip=all;error=x|FROM x", "1: check=skip=all;error=x: expected skip=, experimental= or error=true"),
+    ('ARG A="b|FROM x', '1: ARG: "b: a quote is not closed'),
+    ("ARG A=${B:?gone}|FROM x", "1: ARG: ${B:?gone}: B: gone"),
+    ("FROM x|ARG A=${B", "2: ARG: ${B: ${B...} is a form that BuildKit does not have"),
+    ("FROM x|ENV A='b", "2: ENV: 'b: a quote is not closed"),
+    ('FROM x|ENV A b"c', '2: ENV: b"c: a quote is not closed'),
+    ('FROM x|LABEL "a=b', '2: LABEL: "a: a quote is not closed'),
+    ('FROM x|WORKDIR "a', '2: WORKDIR: "a: a quote is not closed'),
+    ("FROM scratch|USER ${A:?none}", "2: USER: ${A:?none}: A: none"),
+    ('FROM x|COPY a "b', '2: COPY: "b: a quote is not closed'),
+    ("FROM x|COPY a <<E|b|E", "2: COPY: <<E: expected a path as the target"),
+    ("FROM x|COPY http://a/b /c", "2: COPY: http://a/b: expected a path; ADD fetches addresses"),
+    ("FROM x|COPY git@a.b:c.git /c", "2: COPY: git@a.b:c.git: expected a path; ADD fetches addresses"),
+    (
+        "FROM x|COPY --chmod=999 a b",
+        "2: COPY: --chmod=999: expected octal digits of at most 7777, or a mode such as u+x",
+    ),
+    (
+        "FROM x|COPY --chmod=u+y a b",
+        "2: COPY: --chmod=u+y: expected octal digits of at most 7777, or a mode such as u+x",
+    ),
+    ("FROM x|COPY --link=1 a b", "2: COPY: --link=1: expected --link= and true or false"),
+    ("FROM x|COPY --chown=1 --chown=2 a b", "2: COPY: --chown is given twice; keep one"),
+    ("FROM x|COPY --chown a b", "2: COPY: --chown: expected --chown= and a value"),
+    (
+        "FROM x|COPY --from=A a b",
+        "2: COPY: A: invalid reference format: repository name must be lowercase; expected such as debian:12",
+    ),
+    ("FROM x|ADD --checksum=sha256:0 a b", "2: ADD: --checksum: a: expected an address of http or git"),
+    ("FROM x|ADD --checksum=a http://b http://c d", "2: ADD: --checksum: expected one source"),
+    ("FROM x|RUN []", "2: RUN: []: expected a command"),
+    ("FROM x|RUN --network=foo a", "2: RUN: --network=foo: expected --network= and default, none or host"),
+    ("FROM x|RUN --security=foo a", "2: RUN: --security=foo: expected --security= and sandbox or insecure"),
+    ("FROM x|RUN --mount= a", "2: RUN: --mount=: expected --mount= and options such as type=cache,target=/x"),
+    ("FROM x|RUN --mount=type=foo a", "2: RUN: --mount: type=foo: expected bind, cache, tmpfs, secret or ssh"),
+    (
+        "FROM x|RUN --mount=typ=bind a",
+        "2: RUN: --mount: typ: expected one of from, source, target, id, env, type, sharing, mode, uid, gid, size, readonly, readwrite, required",
+    ),
+    ("FROM x|RUN --mount=id,target=/a a", "2: RUN: --mount: id: expected id= and a value"),
+    ("FROM x|RUN --mount=rw=,target=/a a", "2: RUN: --mount: readwrite=nothing: expected true or false"),
+    ("FROM x|RUN --mount=target=/ a", "2: RUN: --mount: target=/: expected a folder below /"),
+    ("FROM scratch|RUN --mount=target=. a", "2: RUN: --mount: target=.: expected a folder below /"),
+    (
+        "FROM x|RUN --mount=required,target=/a a",
+        "2: RUN: --mount: required: expected type=secret or type=ssh before it",
+    ),
+    (
+        "FROM x|RUN --mount=uid=1,target=/a a",
+        "2: RUN: --mount: uid: expected type=secret or type=ssh or type=cache, not type=bind",
+    ),
+    ("FROM x|RUN --mount=sharing=locked,target=/a a", "2: RUN: --mount: sharing: expected type=cache, not type=bind"),
+    ("FROM x|RUN --mount=type=cache,mode=9,target=/a a", "2: RUN: --mount: mode=9: expected octal digits"),
+    ("FROM x|RUN --mount=type=tmpfs,size=x,target=/a a", "2: RUN: --mount: size=x: expected a size such as 512m"),
+    ("FROM x|RUN --mount=type=secret a", "2: RUN: --mount: type=secret: expected id=, and no source="),
+    ("FROM x|RUN --mount=type=secret,id=a,src=b a", "2: RUN: --mount: type=secret: expected id=, and no source="),
+    (
+        "FROM x|RUN --mount=type=secret,id=a,from=b a",
+        "2: RUN: --mount: from: expected type=bind or type=cache or type=tmpfs or type=ssh, not type=secret",
+    ),
+    (
+        "FROM x|RUN --mount=type=ssh,src=a a",
+        "2: RUN: --mount: source: expected type=bind or type=cache or type=tmpfs or type=secret, not type=ssh",
+    ),
+    ("FROM x|EXPOSE 70000", "2: EXPOSE: 70000: expected a port of at most 65535, such as 80, 80/udp or 80-90"),
+    (
+        "FROM x|EXPOSE 9999999999",
+        "2: EXPOSE: 9999999999: expected a port of at most 65535, such as 80, 80/udp or 80-90",
+    ),
+    ("FROM x|EXPOSE 90-80", "2: EXPOSE: 90-80: expected a port of at most 65535, such as 80, 80/udp or 80-90"),
+    ("FROM x|EXPOSE 80/x", "2: EXPOSE: 80/x: expected a port of at most 65535, such as 80, 80/udp or 80-90"),
+    ("FROM scratch|VOLUME $A", "2: VOLUME: $A: expected a path"),
+    ("FROM x|STOPSIGNAL SIGX", "2: STOPSIGNAL: SIGX: expected a signal such as SIGTERM or 15"),
+    ("FROM x|HEALTHCHECK", "2: HEALTHCHECK: nothing: expected NONE, or CMD and a command"),
+    ("FROM x|HEALTHCHECK CMD []", "2: HEALTHCHECK: CMD []: expected NONE, or CMD and a command"),
+    (
+        "FROM x|HEALTHCHECK --interval=1 CMD a",
+        "2: HEALTHCHECK: --interval=1: expected --interval= and a time such as 1m30s",
+    ),
+    ("FROM x|HEALTHCHECK --retries=-1 CMD a", "2: HEALTHCHECK: --retries=-1: expected --retries= and a number"),
+]
+TAKEN = [
+    "FROM --platform=linux x",
+    "FROM --platform=windows(10.0.17763)/amd64 x",
+    "FROM --platform=$TARGETPLATFORM x",
+    "FROM x.y:5/a/b:c@sha256:" + "0" * 64,
+    "# check=skip=all;error=True|FROM x",
+    "FROM x|ENV A=${B:?gone} C=\"d 'e\" F=g\\'",
+    "FROM x|COPY --chmod=u+x,g=rX,o-w --chown= --link=TRUE a b",
+    "FROM x|COPY --chmod=$A --from=y a b",
+    "FROM x|ADD --checksum=sha256:" + "0" * 64 + " https://a/b c",
+    "FROM x|RUN --mount=target=. --mount=type=cache,dst=/c,sharing=LOCKED,mode=0755,uid=1 --network=none a",
+    "FROM x|RUN --mount=type=secret,target=/a --mount=type=ssh,required --mount=type=tmpfs,size=1.5GiB,dst=/b a",
+    "FROM x|ARG A=cache|RUN --mount=type=$A,sharing=locked,target=$B a",
+    "FROM x|EXPOSE 80/ 81/TCP 90-99 1.2.3.4:5:6 $A",
+    "FROM x|VOLUME $A|STOPSIGNAL $B|STOPSIGNAL rtmin+3|STOPSIGNAL 15",
+    "FROM x|HEALTHCHECK NONE",
+    "FROM x|HEALTHCHECK --interval=.5s --timeout=1h1.5m --retries=+3 --start-period=0 cmd a",
+]
+
+
+def key_of(folder: Path, text: str) -> str:
+    (folder / "D").write_text(text.replace("|", "\n") + "\n")
+    (folder / "a").touch()
+    return build_key(folder / "D", folder, None, {}, "linux/amd64").key
+
+
+@every("text, message", REFUSED)
+def test_build_that_buildkit_refuses_has_no_key(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(DockerfileError) as error:
+        key_of(tmp_path, text)
+    assert str(error.value) == f"{tmp_path}/D:{message}"
+
+
+@pytest.mark.parametrize("text", TAKEN)
+def test_build_that_buildkit_takes_has_a_key(tmp_path: Path, text: str) -> None:
+    assert len(key_of(tmp_path, text)) == 64
