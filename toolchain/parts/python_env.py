@@ -6,6 +6,7 @@ It holds nothing else ever, so that no other package has the name of one of Slip
 import hashlib
 import importlib.util
 import platform
+import shlex
 import sys
 from typing import Final
 
@@ -42,7 +43,9 @@ def _install_command(checkout: Checkout) -> None:
     (packages,) = checkout.venv.glob("lib/python*/site-packages")
     write(packages / "slipway.pth", f"{checkout.code}\n")
     python = checkout.venv / "bin" / "python"
-    write(python.with_name("slipway"), f"#!{python}\n{_COMMAND}", mode=0o755)
+    # Both the shell and Python read it: in `#!`, a space would end the interpreter's path (execve(2)).
+    start = f"#!/bin/sh\n'''exec' {shlex.quote(str(python))} \"$0\" \"$@\"\n' '''\n"
+    write(python.with_name("slipway"), f"{start}{_COMMAND}", mode=0o755)
 
 
 def find(checkout: Checkout) -> Part | None:
