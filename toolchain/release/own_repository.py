@@ -142,11 +142,12 @@ def make(folder: Path) -> int:
         f"# pip install --require-hashes -r {PIN}{options}\n"
         f"{source} --hash=sha256:{digest}\n",
     )
+    program = "slipway" if shutil.which("slipway") == command() else command()
     say(f"{target}: a repository with Slipway {version}. In it:")
-    say("  slipway check     look for mistakes in its stacks")
-    say("  slipway lock      pin what builds fetch; later, it builds all of it anew once")
-    say("  slipway preview   say what would be built")
-    say("  slipway up        build and publish the images of stacks/Pulumi.local.yaml")
+    say(f"  {program} check     look for mistakes in its stacks")
+    say(f"  {program} lock      pin what builds fetch; later, it builds all of it anew once")
+    say(f"  {program} preview   say what would be built")
+    say(f"  {program} up        build and publish the images of stacks/Pulumi.local.yaml")
     if not tracked:
         say("git is missing or refuses: without it, tags name no commit; `git init` there when you have it")
     return 0

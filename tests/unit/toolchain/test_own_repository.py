@@ -16,8 +16,9 @@ from pathlib import Path
 import pytest
 
 from cli import main
-from stacks.places import CODE, RELEASE
+from stacks.places import CHECKED, CODE, RELEASE
 from toolchain.checkout import Checkout
+from toolchain.machine.files import write
 from toolchain.machine.toolchain_error import ToolchainError
 from toolchain.release import own_repository
 from toolchain.release.release_archive import FILES, LOCK, archive
@@ -145,6 +146,21 @@ def test_init_goes_on_where_one_was_ended(site: Path, tmp_path: Path, monkeypatc
         assert "requirements.txt" not in there(tmp_path / f"team{number}")
         assert own_repository.make(tmp_path / f"team{number}") == 0
         assert there(tmp_path / f"team{number}") == whole
+
+
+def test_init_names_the_command_as_it_can_be_run(
+    site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program = tmp_path / "bin" / "slipway"
+    write(tmp_path / CHECKED, f"\n{program.with_name('python')} -m pip\n")
+    write(program, "", mode=0o755)
+    monkeypatch.setattr(own_repository, "CODE", tmp_path)
+    installed_from(site, "https://example.com/slipway-9.8.7-py3-none-any.whl", sha256=DIGEST)
+    own_repository.make(tmp_path / "team")
+    assert f"\n  {program} check " in capsys.readouterr().out
+    monkeypatch.setenv("PATH", str(program.parent), prepend=os.pathsep)
+    own_repository.make(tmp_path / "other")
+    assert "\n  slipway check " in capsys.readouterr().out
 
 
 def test_init_without_git_says_so(
