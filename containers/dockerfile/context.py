@@ -166,7 +166,7 @@ class Folder:
         """See :meth:`Context.read`."""
         try:
             return (self._root / path).read_bytes()
-        except FileNotFoundError:
+        except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
             raise no_dockerfile(self._root / path) from None
         except OSError as error:
             raise self._unreadable(error) from error

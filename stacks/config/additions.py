@@ -212,7 +212,7 @@ class OwnImageConfig(Model):
                 f"{self.name}/Dockerfile"
             )
         elif self.context and not self.dockerfile.startswith(f"{self.context}/"):
-            raise ValueError(f"'{self.name}': dockerfile: expected a file in its context, {self.context}/")
+            raise ValueError(f"'{self.name}': dockerfile: '{self.dockerfile}': expected a file in {self.context}/")
         return self
 
     @property

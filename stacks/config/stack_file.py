@@ -123,6 +123,10 @@ def parse(text: str, where: str) -> dict[str, Any]:
     return {key[len(prefix) :]: value for key, value in _config(text, where).items() if key.startswith(prefix)}
 
 
+_HINTS = {"'\\t'": ": indent with spaces", "another document": ": remove its line ---, and what follows"}
+"""What to do about problems of PyYAML's."""
+
+
 def _config(text: str, where: str) -> dict[str, Any]:
     too_deep = SlipwayError(f"{where}: not YAML that a stack can have: it is nested too deep")
     if _depth(text) > _MOST_DEPTH:  # PyYAML finds that out in minutes
@@ -135,7 +139,8 @@ def _config(text: str, where: str) -> dict[str, Any]:
         mark = getattr(error, "problem_mark", None)
         at = f"{where}:{mark.line + 1}" if mark else where
         problem = getattr(error, "problem", None) or error
-        raise SlipwayError(f"{at}: not YAML: {' '.join(str(problem).split())}") from None
+        hint = next((hint for part, hint in _HINTS.items() if part in str(problem)), "")
+        raise SlipwayError(f"{at}: not YAML: {' '.join(str(problem).split())}{hint}") from None
     try:
         if node is not None and _size(node, {}) > _MOST_VALUES:
             raise SlipwayError(f"{where}: more than {_MOST_VALUES} values: its aliases (*name) multiply")

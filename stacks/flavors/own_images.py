@@ -245,9 +245,12 @@ class _Stack:
         if len(content) > _MOST_BYTES:
             self._mistakes.append(f"{where}.requirements: '{path}' has more than {_MOST_BYTES >> 20} MiB")
             return
-        names = packages.pip_names
-        for number, line in enumerate(lines, 1):
-            text = line.partition(" #")[0].strip()
+        names, start = packages.pip_names, ""
+        for number, line in enumerate([*lines, ""], 1):
+            if line.endswith("\\"):  # pip joins it with the next one (pip/_internal/req/req_file.py, join_lines)
+                start += line[:-1]
+                continue
+            text, start = f"{start}{line}".partition(" #")[0].strip(), ""
             if not text or text.startswith("#"):
                 continue
             try:

@@ -134,6 +134,8 @@ def test_stack_files_all_load() -> None:
         ),
         (b"config:\n  slipwy:flavor: local\n", "unknown key 'slipwy:flavor' (did you mean 'slipway:flavor'?)"),
         (b"config: \x01\n", "stacks/Pulumi.x.yaml: not YAML: "),
+        (b"config:\n\tslipway:flavor: local\n", "that cannot start any token: indent with spaces"),
+        (b"config: {}\n---\nconfig: {}\n", "x.yaml:2: not YAML: but found another document: remove its line ---"),
     ],
 )
 def test_stack_file_not_utf8_fails_with_one_line(tmp_path: Path, content: bytes, fragment: str) -> None:

@@ -46,7 +46,7 @@ def checkout(tmp_path: Path) -> Path:
         "trainer/Dockerfile": DOCKERFILE,
         "trainer/run": "one\n",
         "trainer/notes": "of no build\n",
-        "app/requirements.txt": "# What the app needs.\neinops>=0.7  # shapes\n\nrich\n",
+        "app/requirements.txt": "# What the app needs.\neinops\\\n>=0.7  # shapes\n\nrich\\\n",
     }
     for path, text in files.items():
         (tmp_path / path).parent.mkdir(exist_ok=True)
@@ -162,6 +162,10 @@ def test_packages_mistaken_are_one_line(tmp_path: Path, packages: dict[str, Any]
     "line, message",
     [
         ("-r more.txt", "app/r.txt:2: '-r more.txt': is an option of pip's"),
+        (
+            "einops==0.8.0 \\\n  --hash=sha256:0",
+            "app/r.txt:3: 'einops==0.8.0   --hash=sha256:0': has an option of pip's",
+        ),
         ("x @ file:///x", "app/r.txt:2: 'x @ file:///x': names an address or a path"),
         ("attrs<1", "app/r.txt:2: 'attrs<1': attrs is there twice"),
         ("torch", "'torch': the stack itself decides on torch"),
@@ -243,7 +247,10 @@ def test_own_image_of_two_platforms_is_one_index(root: Path) -> None:
         ),
         ([{**TRAINER, "dockerfile": ".git/x"}], "images.0.dockerfile: '.git/x': git and Slipway keep their own files"),
         ([{**TRAINER, "dockerfile": "out/x"}], "images: trainer: dockerfile: 'out' is behind a link that leads out of"),
-        ([{**TRAINER, "context": "app"}], "images.0: 'trainer': dockerfile: expected a file in its context, app/"),
+        (
+            [{**TRAINER, "context": "app"}],
+            "images.0: 'trainer': dockerfile: 'trainer/Dockerfile': expected a file in app/",
+        ),
         (
             [{**TRAINER, "args": {"BASE_IMAGE": "x"}}],
             "images.0.args: the argument BASE_IMAGE is the image that `on` names",
@@ -325,9 +332,11 @@ def test_own_dockerfile_mistaken_is_one_line(
     assert str(caught.value).count("\n") == 0
 
 
-def test_own_dockerfile_missing_is_one_line(root: Path) -> None:
-    with pytest.raises(SlipwayError, match=r"trainer/no: there is no such Dockerfile; create it, or correct"):
-        made(root, dockerfile="trainer/no")
+@pytest.mark.parametrize("name", ["no", "Dockerfile/x", "folder"])
+def test_own_dockerfile_missing_is_one_line(root: Path, name: str) -> None:
+    (root / "trainer/folder").mkdir()
+    with pytest.raises(SlipwayError, match=rf"trainer/{name}: there is no such Dockerfile; create it, or correct"):
+        made(root, dockerfile=f"trainer/{name}")
 
 
 @every(
