@@ -197,7 +197,8 @@ class _Lexer:
         if operator == "/":
             operator += self._next() if self._peek() == "/" else ""
             pattern = self._nested("/", escapes=True)
-            return self._operated(name, "/", f"{pattern}/{self._nested('}', escapes=True)}")
+            # BuildKit leaves `${x//a/b}` as `${x/a/b}` where it replaces no variable (lex.go:467)
+            return self._operated(name, "/" if self._raw else operator, f"{pattern}/{self._nested('}', escapes=True)}")
         if operator not in ("-", "+", "?", ":-", ":+", ":?", "#", "%"):
             raise WordError(f"{self._whole}: ${{{name}{operator}...}} is a form that BuildKit does not have")
         return self._operated(name, operator, self._nested("}", escapes=operator in "#%"))

@@ -390,6 +390,7 @@ DIFFERENT = {
     "older form with an equals sign": ("FROM a\nENV A b=c\n", "FROM a\nENV A=b=c\nENV c=\n"),
     "scan of a stage": ("ARG BUILDKIT_SBOM_SCAN_STAGE=true\nFROM a\n", "FROM a\n"),
     "modes": ("FROM a\nCOPY --chmod=755 app /\n", "FROM a\nCOPY --chmod=4755 app /\n"),
+    "all and one replaced": ("FROM a\nARG X=a\nENV Y=${X/a/b}\n", "FROM a\nARG X=a\nENV Y=${X//a/b}\n"),
     "ports": ("FROM a\nEXPOSE 80\n", "FROM a\nEXPOSE 80/udp\n"),
     "times": ("FROM a\nHEALTHCHECK --interval=1m CMD x\n", "FROM a\nHEALTHCHECK --interval=1h CMD x\n"),
     "check by a shell": ('FROM a\nHEALTHCHECK CMD "x"\n', 'FROM a\nHEALTHCHECK CMD ["x"]\n'),
