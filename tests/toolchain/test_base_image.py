@@ -1,10 +1,14 @@
 """The bootstrapped base image, in a real engine and a real registry."""
 
 import subprocess
+from functools import partial
+from http.server import SimpleHTTPRequestHandler
+from pathlib import Path
 
 import pytest
 
 from containers.engine.engine_platforms import PLATFORMS
+from tests.fakes.loopback import serving
 from tests.helpers.needs import needs
 from tests.toolchain.clone import Clone
 from toolchain.machine import apt
@@ -84,3 +88,15 @@ def test_base_image_gone_from_registry_is_missing(clones: tuple[Clone, Clone]) -
     used = f"{address}/docker.io/library/debian:bookworm-slim"
     remember(clone, Part(base_image.NAME, used, "y", env={"SLIPWAY_MIRRORS": "{}"}))
     assert base_image.find(clone) is None
+
+
+def test_registry_that_takes_no_login_is_refused_before_work(clone: Clone, tmp_path: Path) -> None:
+    manifest = 'case "$1" in manifest) echo "no such manifest" >&2;; *)'  # as Docker says of a wrong password
+    clone.program("docker", f'{manifest} echo "unauthorized: authentication required" >&2;; esac; exit 1')
+    (tmp_path / "v2").mkdir()
+    with serving(partial(SimpleHTTPRequestHandler, directory=tmp_path)) as address:
+        clone.env[docker_registry.VARIABLE] = address
+        assert clone.refused("base_image") == (
+            f"slipway: {docker_registry.VARIABLE}={address}: the registry wants a login, and Docker has none that it "
+            f"takes: `docker login {address}` (unauthorized: authentication required)"
+        )

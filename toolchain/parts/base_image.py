@@ -217,12 +217,13 @@ def get(checkout: Checkout) -> Part:
 def _check_login(checkout: Checkout, address: str) -> None:
     """Refuse a registry whose login the client lacks: the push would fail, after minutes. Raises ToolchainError: so."""
     try:
-        words = ["docker", "manifest", "inspect", "--insecure", _in_registry(address)]
+        # Of a wrong password, `docker manifest inspect` says that there is no such manifest. No image has this digest.
+        words = ["docker", "pull", f"{address}/{apt_mirrors.REPOSITORY}@sha256:{'0' * 64}"]
         output(words, env=_environment(checkout), timeout=60)
     except ToolchainError as error:
         if re.search("no basic auth credentials|unauthorized|denied", str(error)):
             raise ToolchainError(
-                f"{docker_registry.VARIABLE}={address}: the registry wants a login, which Docker has not: "
+                f"{docker_registry.VARIABLE}={address}: the registry wants a login, and Docker has none that it takes: "
                 f"`docker login {address}` ({error})"
             ) from None
 
