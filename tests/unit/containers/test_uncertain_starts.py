@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import pytest
-
 from containers.image.binaries.elf_file import X86_64
 from containers.starting import started_programs
 from tests.helpers.elf_writer import LOADER, elf
@@ -68,8 +66,8 @@ def lines(config: Config, files: Files | None = None, modes: Mapping[str, tuple[
     return [str(fault) for fault in started_programs.faults(read, X86_64, "linux/amd64")]
 
 
-def faultless(*configs: Config) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("config", configs, ids=str)
+def faultless(*configs: Config) -> Any:
+    return every("config", configs)
 
 
 @faultless(
