@@ -22,8 +22,7 @@ def _validator(version: str, kind: str, api: str) -> Any:
     name = re.sub(r"^([^./]*)(?:\.[^/]*)?/", r"\1-", api)  # rbac.authorization.k8s.io/v1: rbac-v1
     schema = _contents(f"{folder}/{kind.lower()}-{name}.json", version)
     resources = [Resource.from_contents(each) for each in (schema, _contents(f"{folder}/_definitions.json", version))]
-    registry: Registry[Any] = resources @ Registry()
-    return Draft202012Validator(schema, registry=registry.crawl())
+    return Draft202012Validator(schema, registry=resources @ Registry())
 
 
 def validate(manifest: dict[str, Any], version: str) -> None:

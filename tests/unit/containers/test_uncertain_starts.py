@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from containers.image.binaries.elf_file import X86_64
@@ -66,7 +66,7 @@ def lines(config: Config, files: Files | None = None, modes: Mapping[str, tuple[
     return [str(fault) for fault in started_programs.faults(read, X86_64, "linux/amd64")]
 
 
-def faultless(*configs: Config) -> Any:
+def faultless(*configs: Config) -> Callable[[Callable[..., None]], Any]:
     return every("config", configs)
 
 
