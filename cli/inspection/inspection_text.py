@@ -92,8 +92,8 @@ def _packages(inspection: Inspection) -> Iterator[tuple[str, str]]:
     if (more := len(unmet) - _LISTED_CONTRADICTIONS) > 0:
         yield "requirements", f"and {more} more that are not met"
     if inspection.unread:
-        records = (f"/{path}: {reason}" for path, reason in inspection.unread.items())
-        yield "owners", f"not known of {', '.join(records)}"
+        records = [f"/{path}: {reason}" for path, reason in inspection.unread.items()]
+        yield "owners", f"not known of {abridged(records, _LISTED_CONTESTED)}"
 
 
 def _gpu_code(inspection: Inspection) -> Iterator[tuple[str, str]]:

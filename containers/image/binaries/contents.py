@@ -176,10 +176,13 @@ def facts(path: str, size: int, file: IO[bytes]) -> Facts:
         return rpm_records.of_database(path, start + file.read())
     if distributions.is_metadata(path):
         return distributions.distribution(path, start + file.read(distributions.LARGEST))
+    parse = ownership_records.parser(path)
+    if size > _LARGEST_TEXT and (parse or path == ownership_records.STATUS):
+        return Unread(f"{size} bytes, at most {_LARGEST_TEXT} are read")
     if size <= _LARGEST_TEXT:
         if loader_config.is_configuration(path) or path in _TEXTS or path.endswith(_ENVIRONMENT):
             return start + file.read()
-        if parse := ownership_records.parser(path):
+        if parse:
             return parse(path, start + file.read())
     if start.startswith(_SCRIPT):
         start += file.read(_LINE - len(start))

@@ -38,6 +38,8 @@ archive/tar/format.go: `maxSpecialFileSize`)."""
 _MOST_ENDED: Final = 3
 """Times that `tarfile` may read on at the end: it does so once for a header, and once for what it holds of a block."""
 _PERMISSIONS: Final = 0o7777
+_LONGEST_PATH: Final = 4095
+"""Bytes of the longest path that a program can open (Linux 6.12, include/uapi/linux/limits.h, `PATH_MAX`)."""
 _CAPABILITIES: Final = "SCHILY.xattr.security.capability"
 """The pax header with a file's capabilities, an extended attribute (star's manual)."""
 
@@ -305,6 +307,8 @@ def _add(
     layer: LayerIndex, archive: tarfile.TarFile, member: tarfile.TarInfo, contents: bool, facts: Facts | None
 ) -> None:
     path = normal(member.name)
+    if len(path) > _LONGEST_PATH:
+        raise tarfile.ReadError(f"a path of {len(path):,} characters, Linux takes {_LONGEST_PATH:,}")
     if not facts:
         path = sys.intern(path)  # the other image mostly has the same paths
     folder, name = posixpath.split(path)
@@ -330,12 +334,12 @@ def _entry(
             return (
                 _plain(mode, owner, member.size)
                 if known is None
-                else Entry(kind, mode, owner, member.size, facts=known)
+                else Entry(kind, mode, owner, member.size, capabilities=_capabilities(member), facts=known)
             )
         if header:
             return Entry(kind, mode, owner, member.size, member=header)
         listed, content = _read(cast("IO[bytes]", _File(archive, member)), packages.database(path))
-        return Entry(kind, mode, owner, member.size, content, "", member.pax_headers.get(_CAPABILITIES, ""), listed)
+        return Entry(kind, mode, owner, member.size, content, "", _capabilities(member), listed)
     if kind == "hardlink":
         target = normal(member.linkname)
         if target not in layer.entries or layer.entries[target].kind == "directory":
@@ -346,6 +350,10 @@ def _entry(
     numbers = f"{member.type.decode()} {member.devmajor}:{member.devminor}"
     target = {"symlink": member.linkname, "device": numbers}.get(kind, "")
     return Entry(kind, 0o777 if kind == "symlink" else mode, owner, target=target, member=header)
+
+
+def _capabilities(member: tarfile.TarInfo) -> str:
+    return member.pax_headers.get(_CAPABILITIES, "")
 
 
 @lru_cache(1 << 16)

@@ -191,6 +191,8 @@ def _packages(contents: Contents, folders: PackageFolders) -> dict[Environment, 
         budget.check()
         folder = distributions.folder(path)
         known = by_folder[folder].get(distribution.name, distribution)
+        if known.version != distribution.version and _admits(f">{distribution.version}", known.version):
+            continue  # a record that an upgrade left
         by_folder[folder][distribution.name] = distribution.joined(known)
     return {
         environment: {

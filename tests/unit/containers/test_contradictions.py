@@ -46,6 +46,13 @@ def test_folder_of_a_wheel_says_its_name_and_version() -> None:
     ]
 
 
+def test_newest_of_two_records_of_a_package_counts() -> None:
+    """As `pip install --ignore-installed` leaves the older one."""
+    user, both = package("user", "1", "dep>=2"), {**package("dep", "1.0"), **package("dep", "2.0")}
+    assert unmet(user, both) == []
+    assert unmet(package("user", "1", "dep<2"), both) == ["user 1 requires dep<2, and /opt/venv has dep 2.0"]
+
+
 @every(
     "requirement, met",
     [

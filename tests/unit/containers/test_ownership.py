@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import struct
 
+from containers.image.binaries import contents
 from containers.image.owners import ownership
-from containers.image.owners.ownership_records import Owned, Owner, RecordedContent
+from containers.image.owners.ownership_records import Owned, Owner, RecordedContent, Unread
 from containers.image.owners.rpm_records import of_database
 from tests.helpers.elf_writer import elf
 from tests.helpers.every import every
-from tests.helpers.image_files import Files, image
+from tests.helpers.image_files import SITE, Files, image
 from tests.helpers.rpm_writer import endless, header, rpmdb
 
 PATH = "usr/lib64/liba.so"
@@ -83,6 +85,12 @@ def test_rpm_malformed_database_is_named(content: bytes) -> None:
 def test_rpm_own_format_is_not_read() -> None:
     path = "usr/lib/sysimage/rpm/Packages.db"
     assert image({path: "RpmP"}).unread == {path: "a database in the format ndb of rpm"}
+
+
+@every("path", ["var/lib/dpkg/status", f"{SITE}/a-1.dist-info/RECORD"])
+def test_record_that_is_too_large_is_unread(path: str) -> None:
+    known = contents.facts(path, (32 << 20) + 1, io.BytesIO(b"a"))
+    assert known == Unread("33554433 bytes, at most 33554432 are read")
 
 
 def test_rpm_digest_is_of_algorithm_that_header_names() -> None:
