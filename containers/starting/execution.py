@@ -8,6 +8,7 @@ Compared with the kernel in tests/images/test_started.py.
 from __future__ import annotations
 
 import posixpath
+import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -123,6 +124,8 @@ class Execution:
     ) -> Refusal | None:
         """Start what a program starts."""
         launched = launched._replace(cut=words.cut or launched.cut)
+        if launched.user and not words.loose:
+            self._check_privilege(files[-1])
         if launched.root:
             return None if words.loose else self._start_in_root(words.folder, launched, most)
         folder, loose = posixpath.join(words.folder, launched.folder), words.loose or launched.loose
@@ -132,6 +135,13 @@ class Execution:
         if not execution._enters(following) or not certain:  # noqa: SLF001
             return None
         return execution._start(following, files, names, most)  # noqa: SLF001
+
+    def _check_privilege(self, launcher: str) -> None:
+        """Check that a program may change its user: for all but the superuser, its file gives it the right."""
+        entry = self._contents.entries.get(launcher)
+        if self.account.uid and entry and not entry.mode & stat.S_ISUID and not entry.capabilities:
+            reason = f"user {self.account.name} may not change the user with /{launcher}"
+            raise _NotStarted(f"{reason}, which has neither the setuid bit nor capabilities", f"/{launcher}")
 
     def _start_in_root(self, folder: str, launched: Words, most: int) -> Refusal | None:
         """Start a program in another root, where all is as in an image of its own; only the superuser may do so."""
@@ -155,7 +165,7 @@ class Execution:
             folders = self._contents.folders("PATH")
             return "/" not in words.program and any(map(self._modules.is_volume, folders))
         folder = posixpath.dirname(about)
-        is_relative = "/" in words.program and not words.program.startswith("/")
+        is_relative = "/" in words.program and not words.program.startswith(("/", "~", "$", " "))
         is_there = self._contents.tree.find(folder) is not None or is_relative
         return self._modules.is_volume(about) or (is_there and self._modules.is_mounted(folder))
 
@@ -222,6 +232,10 @@ class Execution:
         if not words.program:
             raise _NotStarted("its program has no name", "")
         path, arguments = self.located(words), words.arguments
+        if words.sourced:
+            files.append(self._file(path, READ))
+            names.append(path)
+            return Words("")
         if not path and words.program.endswith("\r"):
             name = words.program.rstrip()
             raise _NotStarted(f"{name} ends with a carriage return: the text has line ends of Windows", name)
@@ -288,6 +302,8 @@ class Execution:
         name = file_readers.file_of(posixpath.basename(program), arguments, self._contents.environment)
         path = self._absolute(name, words.folder)
         trace = self._contents.tree.trace(path)
+        if name and by_python and self._modules.lacks_main(path, trace):
+            raise _NotStarted(f"/{trace.path} is a folder without __main__.py", path)
         if not name or (trace.entry and trace.entry.kind != "file"):
             return
         folder, certain = posixpath.dirname(path), name.startswith("/") or not words.loose

@@ -81,6 +81,7 @@ _LAUNCHERS: Final[Mapping[str, _Launcher]] = {
         unknown=re.compile("-[sHLSo].*|--(?:show|hardware|length|shm|offset).*"),
     ),
     "taskset": _Launcher(before=1, unknown=_OF_PROCESS),
+    "chrt": _Launcher(before=1, unknown=re.compile(f"{_OF_PROCESS.pattern}|-[TPDm].*|--(?:sched|max).*")),
     "ionice": _Launcher(_options("-c --class -n --classdata"), unknown=_OF_PROCESS),
     "prlimit": _Launcher(unknown=re.compile("-p.*|--pid.*|-o.*|--output.*")),
     "flock": _Launcher(
@@ -118,7 +119,7 @@ class Words(NamedTuple):
     folder cannot be entered. ``by_text`` is whether a shell runs a text without ``#!``, which the kernel refuses.
     ``user`` and ``root`` are its own, empty for those of its starter. ``loose`` is whether its starter may have changed
     PATH, the folder, the accounts or Python's settings: then only a path from the root is certain. ``cut`` is whether
-    more arguments follow, which are unknown.
+    more arguments follow, which are unknown. ``sourced`` is whether a shell reads the file as a part of its text.
     """
 
     program: str
@@ -130,6 +131,7 @@ class Words(NamedTuple):
     loose: bool = False
     root: str = ""
     cut: bool = False
+    sourced: bool = False
 
 
 def interpreter(start: bytes) -> tuple[Words, str]:
@@ -313,8 +315,16 @@ def _of_shell(
     program = text.program(content, name)
     loose = text.sets or _reads_files(options, environment)
     if program and program.name and not (loose and "/" not in program.name):
-        name, arguments, folder, cut = program
-        yield Words(name, arguments, folder, text.must_enter, by_text=True, loose=loose, cut=cut)
+        yield Words(
+            program.name,
+            program.arguments,
+            program.folder,
+            text.must_enter,
+            by_text=True,
+            loose=loose,
+            cut=program.cut,
+            sourced=program.sourced,
+        )
 
 
 def _content(options: Sequence[str], rest: Sequence[str], script: Callable[[str], Script | None]) -> tuple[str, str]:

@@ -14,7 +14,8 @@ from functools import cached_property
 from itertools import takewhile
 from typing import Final, NamedTuple
 
-from containers.image.binaries.contents import Contents
+from containers.image.binaries.contents import Contents, Script
+from containers.image.layers.file_tree import Trace
 from containers.image.owners.package_folders import ALONE
 from containers.starting import served_applications
 from containers.starting.refusals import Refusal
@@ -28,6 +29,11 @@ _MODULE_OPTION: Final = re.compile(r"-[bBdEiIOPqRsSuvx]*m(.*)")
 _ISOLATED: Final = re.compile(r"-[bBdEiIOPqRsSuvx]*[EI].*")
 """Options without Python's variables, and perhaps without the folder where it starts."""
 _WITH_VALUE: Final = {"-W", "-X", "--check-hash-based-pycs"}
+_ENTRY_POINT: Final = re.compile(
+    rb"#![^\n]*\n(?:#.*\n|import (?:re|sys)\n|if __name__ == ['\"]__main__['\"]:\n)*"
+    rb" *from (?P<module>\w+(?:\.\w+)*) import "
+)
+"""How the script of an entry point begins (pypa/pip 26.3, pip/_vendor/distlib/scripts.py, `SCRIPT_TEMPLATE`; uv)."""
 _NAME: Final = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
 _FILE: Final = re.compile(
     r".*/python3(?:\.\d+t?)?/(?:site|dist)-packages/(?P<name>[^/]+\.pth|(?:site|user)customize\.py)"
@@ -84,6 +90,11 @@ class PythonModules:
             refusal = self._missing(module, places, has_main=True)
             if refusal:
                 return refusal
+        elif (script := self._script(arguments, folder)) and (imported := _ENTRY_POINT.match(script[1].start)):
+            own = posixpath.dirname(f"/{script[0]}")
+            refusal = self._missing(imported["module"].decode(), places._replace(first=(own,)), has_main=False)
+            if refusal:
+                return refusal
         application = served_applications.application(module, arguments, self._contents.environment) if whole else None
         if application is None or self._missing(application.server, places, has_main=False):
             return None
@@ -92,6 +103,17 @@ class PythonModules:
         if application.configuration and self._is_there(posixpath.join(folder, application.configuration)):
             return None
         return self._missing(application.module, places._replace(first=first), has_main=False)
+
+    def _script(self, arguments: Sequence[str], folder: str) -> tuple[str, Script] | None:
+        """Return the script that Python runs, by its path after following links."""
+        path = self._contents.tree.trace(posixpath.join(folder, "".join(arguments[:1]))).path
+        script = self._contents.scripts.get(path)
+        return (path, script) if script else None
+
+    def lacks_main(self, path: str, trace: Trace) -> bool:
+        """Return whether a path leads to a folder that Python cannot run."""
+        is_folder = not trace.problem and (trace.entry is None or trace.entry.kind == "directory")
+        return is_folder and not self._has(path, "__main__") and not self.is_mounted(path)
 
     def _missing(self, module: str, places: _Places, *, has_main: bool) -> Refusal | None:
         """Return why Python cannot import a module, or not run it as one that must have a main one."""

@@ -63,6 +63,7 @@ _BUILT_IN: Final = re.compile(
     r"|suspend|test|then|time|times|type|typeset|unalias|unset|until|wait|while|[.]"
 )
 """Further words that a shell itself knows."""
+_SOURCES: Final = {".", "source"}
 _EXIT: Final = re.compile(r"exit(?: [1-9]\d*)?")
 _BLOCKS: Final = {"{": "}", "if": "fi", "while": "done", "until": "done"}
 """The words that begin and end blocks that are read."""
@@ -106,13 +107,15 @@ _READ: Final = re.compile(r"\$(?:(\w+)|\{(\w+)\})")
 class CertainProgram(NamedTuple):
     """A program with its arguments, and the ``folder`` that the text enters before.
 
-    ``cut`` is whether the arguments end before the first unknown one.
+    ``cut`` is whether the arguments end before the first unknown one. ``sourced`` is whether it is a file that the
+    shell reads as a part of the text.
     """
 
     name: str
     arguments: tuple[str, ...]
     folder: str
     cut: bool = False
+    sourced: bool = False
 
 
 class Text:
@@ -296,6 +299,10 @@ class Text:
             # A redirection may write the next program.
             return None if redirected or not self._set_up(rest, separator) else CertainProgram("", (), self._folder)
         known = self._known(rest)
+        if rest[0] in _SOURCES and not replaces:
+            file = "".join(known[1:2])
+            is_certain = "/" in file and _is_name(file) and self._fails(separator, later)
+            return CertainProgram(file, (), self._folder, sourced=True) if is_certain else None
         if (
             not known
             or not _is_name(known[0])

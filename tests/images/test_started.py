@@ -65,13 +65,14 @@ TEXTS = [
     *('A="${B:-"x; gone"}" && exec true', "echo a\\;gone && exec true", "# don't; do\nexec true", "trap 'exit 0' EXIT; gone", "exec true; gone"),
     *("gone && echo gpu; exec true", "gone && echo a || echo b; exec true", "set -e; gone && x; true", "timeout 3 gone || true", "python3 -m gone || exec true"),
     *("gone | cat", "cd /t && gone | cat", "exec gone | cat", "exec gone & exec true", "gone || exit 0", "gone || exit 1 | cat", "gone & wait", "gone $(true) || true"),
-    *("gosu app gone; exec true", "set -e; id gone && exec gone; true", "set +e; gone; true", "A=true; exec nice $A", "exec nice ${HOME:+}/bin/true"),
+    *("gosu app gone; exec true", "set -e; id gone && exec gone; true", "set +e; gone; true", ". /t/text; exec true", "A=true; exec nice $A", "exec nice ${HOME:+}/bin/true"),
     *("PYTHONPATH=/t exec python3 -m module", "export PYTHONPATH=/t && exec python3 -m module", 'export "PATH=/t:$PATH"; exec real', "PATH=/t:$PATH exec env real"),
     *("cd /t/linked && cd ../sub && ./run", "cd /t/linked/../sub && ./run", "env -C/t ./real", "env PYTHONPATH=/t python3 -m module"),
     *("[ -f /x ] || PATH=/t; exec real", "[ -f /t/real ] && exit 0; exec gone", "until test -n x; do sleep 1; done; exec true", "until test -e /t; do sleep 1; done; exec true", "[ 'x' ]", "['x'] || exec true"),
     *("[ -f /x ] && A=/x; exec nice /t/real", "while test -z x; do exec gone; done; exec true", "[ -f /x ] || exec true; exec gone"),
     # Those that do not.
     *('[ -n "$A" ] && export B=1; exec gone', "test -f /t/real || exit 3; exec gone", "until test -n x; do sleep 1; done; exec gone", "['true', '--x']", '["true", ]'),
+    *("set -e; . /t/gone; exec true", ". /t/gone && exec true", ". /t/gone || exit 1; exec true", "cd /t && . ./gone && exec true"),
     *("gone && true", "gone && true || exit 1", "gone || exit 3; true", "gone ;", "exec gone; true", "exec gone 2>&1", "set -o errexit; gone; true", "true\r\n"),
     *("exec nice gone --x $A", "# first; second\nexec gone # && true", 'exec gone --x "{\\"a\\": 1}"', "export LD_LIBRARY_PATH=/x && exec gone", "exec nice '$A'"),
 ]  # fmt: skip
@@ -99,7 +100,9 @@ SCRIPTS = {
         *('x=$(cp /t/real /tmp/made) && exec /tmp/made', 'x="$(echo "$(install /t/real /t/made)")"; exec /t/made', 'exec `cp /t/real /t/m1`/t/m1', 'case $(ln -s /t/real /t/m2) in "") exec /t/m2 ;; esac'),
         *('[ -f /t/text ] && A=1\nexec "$@"', 'for each in a b; do echo "$each"; done\nexec "$@"', 'A=${1%real}; [ "$A" = "$1" ] || exec gone\nexec true', '{ exec "$1"; } || true', 'exec "$@" $NONE'),
     ])
-} | {"true": "#!/bin/sh\nexit 0\n"}  # fmt: skip
+} | {"true": "#!/bin/sh\nexit 0\n"} | {
+    f"entry-{module}": f"#!/usr/bin/python3\n# -*- coding: utf-8 -*-\nimport re\nimport sys\nfrom {module} import main\n" for module in ["gone", "json.tool"]
+}  # fmt: skip
 FILE_READERS = [
     "python3",
     "python3 -u",
@@ -111,7 +114,7 @@ FILE_READERS = [
 ]
 LAUNCHERS = [
     *("sudo -E", "sudo -u app --", "setpriv --reuid=1000 --regid=1000 --clear-groups", "setpriv --reuid 1000 --clear-groups --", "runuser -u app --"),
-    *("numactl --", "taskset -c 0", "taskset 1", "ionice -c2 -n7", "ionice -c 3", "prlimit --nofile=1024:1024", "flock /tmp/x", "setsid -f"),
+    *("numactl --", "taskset -c 0", "taskset 1", "chrt -b 0", "ionice -c2 -n7", "ionice -c 3", "prlimit --nofile=1024:1024", "flock /tmp/x", "setsid -f"),
     *("chpst -u app", "chpst -o 1024 -m 100000000", "s6-setuidgid app", "s6-setuidgid 1000:1000", "s6-envuidgid app", "timeout -k9 5"),
     *("chroot /", "chroot --userspec=app /", "su app -c", "su - app -c", "su -s /bin/sh -c", "su --command"),
     *("busybox env A=1", "busybox timeout 5", "busybox setsid", "busybox sh -c", "busybox ash -ec", "mksh -c", "zsh -c", "zsh -o errexit -c"),
@@ -141,6 +144,9 @@ CASES = [
     *(Case((f"/t/{name}",)) for name in ["env-crlf", "env-words", "bom", "late", "crlf-option", "plain-text", "c3"]),
     *(Case(("/t/env-variable",), environment=(PATH, f"NAME={name}")) for name in ["true", "gone"]),
     Case(("/t/into-closed",), "app"),
+    *(Case(words, "app") for words in [("gosu", "app", "/t/real"), ("s6-setuidgid", "app", "/t/real"), ("chpst", "-u", "app", "/t/real")]),
+    *(Case((name,)) for name in ["$HOME/real", "~/real", " /t/real", "t/real"]),
+    *(Case(("python3", f"/t/{name}")) for name in ["pkg", "ready", "module.py"]),
     # A folder first.
     *(shell(text) for text in ["cd /t && ./real", "cd /t && ./gone", "cd /t/sub && exec ./run", "cd /t/sub && exec ./dangling", "cd /t; cd sub; ./run", "cd /t && cd sub && ./gone"]),
     *(shell(text) for text in ["cd /t/linked && ./run", "cd /t || exit 1; ./gone", "cd /t/real && ./run", "cd -P /t && ./real", "cd && cd /t && ./real", "cd / && true"]),

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import io
+import tarfile
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from containers.image.binaries import contents
 from containers.image.binaries.elf_file import AARCH64, ARM, I386, PLATFORM_MACHINES, X86_64, ElfMachine
+from containers.image.layers.layer import Entry, index
 from containers.starting import started_programs
 from tests.helpers.elf_writer import LOADER, elf, static_32
 from tests.helpers.every import every
@@ -91,7 +95,8 @@ def entry(*words: str, **more: object) -> Config:
     ],
 )
 def test_program_that_starts_is_no_fault(config: Config) -> None:
-    assert lines(APP, config) == lines(APP, {**config, "User": "app"}) == []
+    setuid = {"usr/bin/su-exec": (0o4755, 0)}
+    assert lines(APP, config, setuid) == lines(APP, {**config, "User": "app"}, setuid) == []
 
 
 GONE = "no folder of PATH has gone"
@@ -285,6 +290,78 @@ def test_program_is_started_as_the_user_of_gosu() -> None:
     assert lines(files, entry("gosu", "app", "/opt/venv/bin/serve"), closed) == [
         f"/usr/bin/gosu: does not start as Entrypoint: {reason}"
     ]
+
+
+def test_user_that_may_not_change_the_user_is_a_fault() -> None:
+    files: Files = {
+        **APP,
+        "usr/bin/gosu": PROGRAM,
+        "run": '#!/bin/sh\nif [ "$(id -u)" = 0 ]; then exec gosu app "$@"; fi\nexec "$@"\n',
+    }
+    [line] = lines(files, entry("gosu", "app", "serve", User="app"))
+    assert line.endswith(
+        "user app may not change the user with /usr/bin/gosu, which has neither the setuid bit nor capabilities"
+    )
+    assert lines(files, entry("gosu", "app", "serve", User="app"), {"usr/bin/gosu": (0o4755, 0)}) == []
+    assert lines(files, entry("gosu", "app", "serve")) == lines(files, entry("/run", "serve", User="app")) == []
+    seen = image(files, {**entry("gosu", "app", "serve", User="app"), "Env": [PATH]})
+    seen.entries["usr/bin/gosu"] = with_capabilities("usr/bin/gosu", PROGRAM)
+    assert started_programs.faults(seen, X86_64, "linux/amd64") == []
+
+
+def with_capabilities(path: str, content: bytes) -> Entry:
+    """Return the entry of a program as an engine's archive has it."""
+    member = tarfile.TarInfo(path)
+    member.size, member.mode, member.pax_headers = len(content), 0o755, {"SCHILY.xattr.security.capability": "\1\0\0\2"}
+    layer = io.BytesIO(member.tobuf(tarfile.PAX_FORMAT) + content + bytes(-len(content) % 512 + 1024))
+    return index(layer, "application/vnd.oci.image.layer.v1.tar", facts=contents.facts).entries[path]
+
+
+ENTRY_POINT = "#!/opt/venv/bin/python\n# -*- coding: utf-8 -*-\nimport re\nimport sys\n{} import main\nif __name__ == '__main__':\n    main()\n"
+
+
+@every(
+    "start, expected",
+    [
+        ("from app", []),
+        ("from gone.cli", ["Python 3.11 has no module gone"]),
+        ("from app.gone", ["/opt/venv/lib/python3.11/site-packages/app has no module gone"]),
+        ("from json.gone", []),
+        ("try:\n    from gone", []),
+        ("if __name__ == '__main__':\n    from gone", ["Python 3.11 has no module gone"]),
+    ],
+)
+def test_entry_point_without_its_module_is_a_fault(start: str, expected: list[str]) -> None:
+    files = {**APP, "opt/venv/bin/serve": ENTRY_POINT.format(start)}
+    assert [line.partition("Entrypoint: ")[2] for line in lines(files, entry("tini", "--", "serve"))] == expected
+    added = {**files, f"{SITE}/__editable__.gone-1.0.pth": "/src"}
+    assert lines(added, entry("serve")) == [] or "app.gone" in start
+
+
+@every(
+    "config, reason",
+    [
+        (entry("$HOME/serve"), "/$HOME/serve does not exist"),
+        (entry("~/serve"), "/~/serve does not exist"),
+        (entry(" bin/sh"), "/ bin/sh does not exist"),
+        (entry("python3.11", "/opt/venv"), "/opt/venv is a folder without __main__.py"),
+        (entry("/bin/sh", "-ec", "source /opt/gone; exec serve"), "/opt/gone does not exist"),
+        (entry("/bin/sh", "-c", ". /opt/gone && exec serve"), "/opt/gone does not exist"),
+        (entry("/bin/sh", "-c", ". ./gone || exit 1; exec serve", WorkingDir="/opt"), "/opt/gone does not exist"),
+        (entry("/bin/sh", "-c", ". ./gone && serve", WorkingDir="/mounted"), ""),
+        (entry("/bin/sh", "-c", ". /opt/gone; exec serve"), ""),
+        (entry("/bin/sh", "-c", ". /opt/started.py && exec gone"), ""),
+        (entry("/bin/sh", "-c", ". /mounted/gone && exec serve"), ""),
+        (entry("/bin/sh", "-c", "[ ! -e /x ] || . /opt/gone; exec serve"), ""),
+        (entry("/bin/sh", "-c", "set -e; echo > /opt/gone; . /opt/gone; exec serve"), ""),
+        (entry("python3.11", "/opt/venv/lib"), "/opt/venv/lib is a folder without __main__.py"),
+        (entry("python3.11", "-c", "x"), ""),
+        (entry("python3.11", "/mounted"), ""),
+    ],
+)
+def test_start_that_only_a_shell_or_a_mount_makes(config: Config, reason: str) -> None:
+    found = lines(APP, config, {"mounted": (0o755, 0)})
+    assert [line.partition("Entrypoint: ")[2] for line in found] == ([reason] if reason else [])
 
 
 def test_folder_to_start_in_that_is_a_file_is_a_fault() -> None:

@@ -209,7 +209,7 @@ def test_words_that_only_a_shell_knows_are_no_names(config: Config) -> None:
     entry("tini", "-gp", "KILL", "serve"),
     entry("chpst", "-/", "/x", "/gone"),
     entry("zsh", "-c", "gone"),
-    entry("sudo", "/closed/run", User="app"),
+    entry("sudo", "/closed/run"),
     entry("sudo", "-u", "app", "-g", "web", "/closed/run"),
     entry("runuser", "-u", "app", "-G", "web", "--", "/closed/run"),
     *(
