@@ -548,8 +548,8 @@ class _Ways:
             return None
         name = match["braced"] or match["bare"]
         if _NUMBER.fullmatch(name):
-            place = int(name) - 1
-            known = arguments[place] if place < len(arguments) else None if None in arguments else ""
+            words, place = (self._name, *arguments), int(name)
+            known = words[place] if place < len(words) else None if None in arguments else ""
         else:
             known = state.variables.get(name)
         return known if known is None or not match["change"] else _changed(known, match["change"])
@@ -732,6 +732,8 @@ def _changes(state: _State, ways: Iterable[_Outcome]) -> set[str]:
 
 def _changed(value: str, change: str) -> str | None:
     """Return a value as `${NAME#pattern}` and the like change it; None for what is not read here."""
+    if change in {"##*/", "%/*"} and "/" in value:
+        return value.rpartition("/")[2 if change == "##*/" else 0]
     if cut := re.fullmatch(r"([#%])\1?([\w./:-]*)(\*?)", change):
         text = cut[2]
         if cut[3] or not text:

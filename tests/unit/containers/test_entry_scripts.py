@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pytest
+
 from containers.image.binaries.elf_file import X86_64
 from containers.starting import entry_scripts, started_programs
 from tests.helpers.elf_writer import LOADER, elf
@@ -205,6 +207,13 @@ def test_word_after_a_text_is_its_name() -> None:
     entrypoint = ["sh", "-c", 'exec "$0" "$@"']
     assert lines("", ["redis-server", "x"], entrypoint=entrypoint) == []
     assert lines("", ["gone", "x"], entrypoint=entrypoint) == [GONE]
+
+
+@pytest.mark.parametrize("command", [[], ["redis-server"]])
+@pytest.mark.parametrize("name", ["${0##*/}", "${0#/}", "${A%/*}", "${0%%*/}"])
+def test_part_of_the_script_s_name_is_no_argument(name: str, command: list[str]) -> None:
+    known = lines(f'A=entry/x; NAME={name}; [ "$NAME" = entry ] || exec redis-server; exec gone', command)
+    assert known == ([] if name == "${0%%*/}" else [GONE])
 
 
 def test_bash_alone_has_the_number_of_its_user() -> None:
