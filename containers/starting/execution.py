@@ -232,9 +232,10 @@ class Execution:
         if not words.program:
             raise _NotStarted("its program has no name", "")
         path, arguments = self.located(words), words.arguments
-        if words.sourced:
-            files.append(self._file(path, READ))
-            names.append(path)
+        if words.sourced:  # of a folder that is not there, as those of secrets, it may be mounted
+            if self._contents.tree.find(posixpath.dirname(path)):
+                files.append(self._file(path, READ))
+                names.append(path)
             return Words("")
         if not path and words.program.endswith("\r"):
             name = words.program.rstrip()

@@ -315,16 +315,7 @@ def _of_shell(
     program = text.program(content, name)
     loose = text.sets or _reads_files(options, environment)
     if program and program.name and not (loose and "/" not in program.name):
-        yield Words(
-            program.name,
-            program.arguments,
-            program.folder,
-            text.must_enter,
-            by_text=True,
-            loose=loose,
-            cut=program.cut,
-            sourced=program.sourced,
-        )
+        yield Words(*program[:3], text.must_enter, by_text=True, loose=loose, cut=program.cut, sourced=program.sourced)
 
 
 def _content(options: Sequence[str], rest: Sequence[str], script: Callable[[str], Script | None]) -> tuple[str, str]:

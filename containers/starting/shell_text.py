@@ -64,6 +64,8 @@ _BUILT_IN: Final = re.compile(
 )
 """Further words that a shell itself knows."""
 _SOURCES: Final = {".", "source"}
+_CODE: Final = re.compile(r".*/(?:activate|[^/]+\.(?:ba)?sh)")
+"""A file that is sourced as a part of an image. Others, as `.env`, may be the settings that a container is given."""
 _EXIT: Final = re.compile(r"exit(?: [1-9]\d*)?")
 _BLOCKS: Final = {"{": "}", "if": "fi", "while": "done", "until": "done"}
 """The words that begin and end blocks that are read."""
@@ -301,7 +303,7 @@ class Text:
         known = self._known(rest)
         if rest[0] in _SOURCES and not replaces:
             file = "".join(known[1:2])
-            is_certain = "/" in file and _is_name(file) and self._fails(separator, later)
+            is_certain = bool(_CODE.fullmatch(file)) and _is_name(file) and self._fails(separator, later)
             return CertainProgram(file, (), self._folder, sourced=True) if is_certain else None
         if (
             not known

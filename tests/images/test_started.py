@@ -72,7 +72,7 @@ TEXTS = [
     *("[ -f /x ] && A=/x; exec nice /t/real", "while test -z x; do exec gone; done; exec true", "[ -f /x ] || exec true; exec gone"),
     # Those that do not.
     *('[ -n "$A" ] && export B=1; exec gone', "test -f /t/real || exit 3; exec gone", "until test -n x; do sleep 1; done; exec gone", "['true', '--x']", '["true", ]'),
-    *("set -e; . /t/gone; exec true", ". /t/gone && exec true", ". /t/gone || exit 1; exec true", "cd /t && . ./gone && exec true"),
+    *("set -e; . /t/gone.sh; exec true", ". /t/activate && exec true", ". /t/gone.sh || exit 1; exec true", "cd /t && . ./gone.sh && exec true"),
     *("gone && true", "gone && true || exit 1", "gone || exit 3; true", "gone ;", "exec gone; true", "exec gone 2>&1", "set -o errexit; gone; true", "true\r\n"),
     *("exec nice gone --x $A", "# first; second\nexec gone # && true", 'exec gone --x "{\\"a\\": 1}"', "export LD_LIBRARY_PATH=/x && exec gone", "exec nice '$A'"),
 ]  # fmt: skip
