@@ -250,6 +250,8 @@ def test_mpi4py_compiled_without_its_mpi_is_a_fault() -> None:
         ("ctransformers/lib/cuda/libctransformers.so", "libcublas.so.12"),
         ("gpt4all/llmodel_DO_NOT_MODIFY/build/libllamamodel-mainline-cuda-avxonly.so", "libcudart.so.11.0"),
         ("../../libtbbbind_2_5.so.3.20", "libhwloc.so.15"),
+        ("../../libarcher.so", "libimf.so"),
+        ("../../libur_loader.so.0.12.0", "libsvml.so"),
         ("nvidia/cu12/lib/libcudss_commlayer_openmpi.so.1", "libmpi.so.40"),
         ("nvidia/cu13/lib/libcudss_mtlayer_gomp.so.1", "libgomp.so.1"),
         ("mooncake/pg_2_11_0.cpython-311-x86_64-linux-gnu.so", "libtorch.so"),
