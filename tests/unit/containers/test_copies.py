@@ -496,6 +496,26 @@ def test_systems_runtime_that_a_package_opens_is_in_its_process(opener: str, *, 
     assert [one.how for one in every_one] == ["mixed"] * found
 
 
+@every(
+    "opener, found",
+    [
+        ("torch/lib/libtorch_global_deps.so", True),
+        ("tensorflow/libtensorflow_framework.so.2", True),
+        ("other/lib/libother.so", False),
+    ],
+)
+def test_runtime_of_another_cuda_beside_its_opener_is_named(opener: str, *, found: bool) -> None:
+    files: image_files.Files = {
+        f"{SITE}/{opener}": elf(opener.rpartition("/")[2]),
+        f"{SITE}/a/m{TAG}": elf(needed=["libcudart.so.13"], rpath="$ORIGIN/../nvidia/cu13/lib"),
+        f"{SITE}/nvidia/cu13/lib/libcudart.so.13": elf("libcudart.so.13", defined=["cudaMalloc"]),
+        f"{SITE}/nvidia/cuda_runtime/lib/libcudart.so.12": elf("libcudart.so.12", defined=["cudaMalloc"]),
+    }
+    contents = image_files.image(files)
+    every_one = copies(contents, loading.resolve(contents, X86_64).processes)
+    assert [(one.family, one.how, one.case) for one in every_one] == [("CUDA runtime", "both", None)] * found
+
+
 @every("variable", ["VLLM_NCCL_SO_PATH", "SGLANG_NCCL_SO_PATH"])
 def test_nccl_that_a_variable_names_is_loaded_too(variable: str) -> None:
     files: image_files.Files = {
