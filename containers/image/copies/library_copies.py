@@ -193,7 +193,7 @@ class _Search:
             if opener and self._are_mixable(one, other):
                 return f"what is loaded after {opener}" if self._subject.environment else "the whole process", one
         for root in sorted(self._subject.roots, key=lambda root: root.path in self._members):  # what is opened first
-            together = [member.path for member in root.members if member.path in files]
+            together = [*dict.fromkeys(member.path for member in root.members if member.path in files)]
             if len(together) > 1 and self._are_mixable(*together[:2]):
                 return f"the process of /{root.path}", together[0]
         return "", ""

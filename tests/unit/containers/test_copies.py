@@ -444,6 +444,20 @@ def test_nccl_that_jax_opens_counts_where_jax_is(*, is_there: bool) -> None:
     assert [(one.family, one.how) for one in found] == [("NCCL", "name")] * is_there
 
 
+def test_copy_that_two_files_of_a_process_miss_is_no_two() -> None:
+    """As in the wheel of faiss for GPUs, whose module and library both leave the runtime to a package."""
+    files: image_files.Files = {
+        f"{SITE}/faiss/m{TAG}": elf(needed=["libcudart.so.12", "libfaiss.so"], rpath="$ORIGIN"),
+        f"{SITE}/faiss/libfaiss.so": elf("libfaiss.so", needed=["libcudart.so.12"]),
+        f"{SITE}/nvidia/cuda_runtime/lib/libcudart.so.12": elf("libcudart.so.12", defined=["cudaMalloc"]),
+        f"{SITE}/a/m{TAG}": elf(needed=["libcudart.so.13"], rpath="$ORIGIN/../nvidia/cu13/lib"),
+        f"{SITE}/nvidia/cu13/lib/libcudart.so.13": elf("libcudart.so.13", defined=["cudaMalloc"]),
+    }
+    contents = image_files.image(files)
+    [found] = copies(contents, loading.resolve(contents, X86_64).processes)
+    assert (found.family, found.how) == ("CUDA runtime", "both")
+
+
 def test_equal_runtime_under_a_name_of_its_own_is_a_second_copy() -> None:
     """As in torchvision's wheel: the need is `libcudart.3eda8113.so.13`, and the soname of that file is still `libcudart.so.13`."""
     runtime = elf("libcudart.so.13", defined=["cudaMalloc"])
