@@ -95,8 +95,7 @@ def _is_opened(contents: Contents, folders: PackageFolders, path: str, environme
     if tagged := _TAGGED.search(path):
         return not tagged["version"] or tagged["version"] == environment.version.replace(".", "")
     name = posixpath.basename(path)
-    binary = contents.binaries[path]
-    return name.endswith(".so") and not binary.soname.startswith("lib") and binary.is_module(name.removesuffix(".so"))
+    return name.endswith(".so") and contents.binaries[path].is_module(name.removesuffix(".so"))
 
 
 def _opened(contents: Contents, folders: PackageFolders, path: str, environment: Environment) -> Opened | None:

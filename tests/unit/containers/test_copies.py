@@ -594,12 +594,17 @@ def test_python_without_a_lock_loads_modules_of_its_own(tag: str, found: int) ->
     assert len(copies(contents, loading.resolve(contents, X86_64).processes)) == found
 
 
-@every("name, soname, opened", [("b", "", True), ("libb", "libb.so", False)])
-def test_file_without_a_tag_is_opened_unless_it_is_a_library(name: str, soname: str, opened: bool) -> None:
-    """A library that exports a module's function, such as one that both a program and a module are linked with."""
+@every(
+    "name, module, opened",
+    [("b", "b", True), ("libpaddle", "libpaddle", True), ("libb", "b", False)],
+)
+def test_file_without_a_tag_is_opened_if_it_is_a_module(name: str, module: str, opened: bool) -> None:
+    """As PaddlePaddle's `libpaddle`, and no library that exports the function of a module that is linked with it."""
     files: image_files.Files = {
         f"{SITE}/a{TAG}": elf(needed=["libgomp-11111111.so.1"], rpath="$ORIGIN"),
-        f"{SITE}/{name}.so": elf(soname, needed=["libgomp-22222222.so.1"], rpath="$ORIGIN", defined=[f"PyInit_{name}"]),
+        f"{SITE}/{name}.so": elf(
+            f"{name}.so", needed=["libgomp-22222222.so.1"], rpath="$ORIGIN", defined=[f"PyInit_{module}"]
+        ),
         f"{SITE}/libgomp-11111111.so.1": elf("libgomp-11111111.so.1", defined=["omp_init", "omp_end"]),
         f"{SITE}/libgomp-22222222.so.1": elf("libgomp-22222222.so.1", defined=["omp_init"]),
     }
