@@ -239,7 +239,13 @@ def _loaded(content: IO[bytes], file: ElfHeader, size: int, machine: ElfMachine)
     segments = file.of(DYNAMIC)
     # A library that can be run has an interpreter as well: libc.so.6.
     by_kernel = file.kind == PROGRAM or (bool(file.of(INTERPRETER)) and file.entry != 0)
-    named = loadable.interpreter(content, file) if by_kernel else ""
+    try:
+        named = loadable.interpreter(content, file) if by_kernel else ""
+    except Unloadable:  # of a library no loader reads it: libQt5Core of opencv-contrib-python 5.1.0.95 has 1 byte
+        by_kernel, named = False, ""
+        library = segments and _Tables(loadable.memory_of(content, file, size, by_kernel=False), file)
+        if file.kind == PROGRAM or not library or not library.name(Tag.SONAME):
+            raise
     if not segments or (not by_kernel and dynamic.is_static(content, file, size)):
         memory = loadable.memory_of(content, file, size, by_kernel=True)
         loadable.check_static(file, memory, named)

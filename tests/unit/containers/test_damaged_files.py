@@ -12,7 +12,7 @@ from typing import Final
 
 import pytest
 
-from containers.image.binaries import loading
+from containers.image.binaries import elf_file, loading
 from containers.image.binaries.elf_file import X86_64
 from containers.image.elf.header import ElfHeader
 from containers.starting import started_programs
@@ -407,3 +407,13 @@ def test_segments_and_sections_are_compared_once() -> None:
     sections = names + struct.pack("<IIQQQQ24x", 0, 1, 2, 7 << 12, 0, 1) * (count - 1)
     file = ElfHeader(BytesIO(header + segments + sections + b".shstrtab\0\0"))
     assert [file.is_unnamed(place << 12) for place in (6, 7, 8, count)] == [True, False, True, False]
+
+
+@pytest.mark.parametrize(("soname", "refused"), [("libQt5Core.so.5", False), ("", True)])
+def test_loader_of_no_name_is_a_fault_of_programs_alone(soname: str, *, refused: bool) -> None:
+    """As in libQt5Core of opencv-contrib-python 5.1.0.95, which `ctypes` opens: no loader reads it of a library."""
+    content = bytearray(elf(soname, interpreter="/lib64/ld-linux-x86-64.so.2"))
+    start, count = struct.unpack_from("<Q", content, 32)[0], struct.unpack_from("<H", content, 56)[0]
+    [segment] = [at for at in range(start, start + 56 * count, 56) if struct.unpack_from("<I", content, at)[0] == 3]
+    struct.pack_into("<QQ", content, segment + 32, 1, 1)
+    assert bool(elf_file.read(BytesIO(content), len(content)).problem) == refused
