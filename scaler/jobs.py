@@ -220,9 +220,14 @@ class Jobs:
         row = self._row(machine, "runner", _LONGEST_LIFE, {**known, **more})
         self._client.transact_write_items(TransactItems=[{"Put": row}, {"Put": config}])
 
-    def note_listener(self, known: str) -> None:
-        """Keep what the listener knows, for the next one: compressed, as DynamoDB counts the bytes of each write."""
-        self._note(LISTENER, LISTENER, _LONGEST_LIFE, {"known": {"B": zlib.compress(known.encode())}})
+    def note_listener(self, listener: str, known: str, *, first: bool) -> None:
+        """Keep what a listener knows, for the next one: compressed, as DynamoDB counts the bytes of each write.
+
+        ``listener`` is the name of one alone. AWS refuses what is not the ``first`` of a session once another noted.
+        """
+        last = {"ConditionExpression": "note = :own", "ExpressionAttributeValues": {":own": {"S": listener}}}
+        attributes = {"note": {"S": listener}, "known": {"B": zlib.compress(known.encode())}}
+        self._client.put_item(**self._row(LISTENER, LISTENER, _LONGEST_LIFE, attributes), **({} if first else last))
 
     def lead(self, listener: str, former: str, silent: str) -> str:
         """Note that a listener works with this table; return "", or the last note of another one that does.

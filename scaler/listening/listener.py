@@ -4,8 +4,8 @@ One thread waits for messages, and requests machines at once by what the last ro
 each minute, and soon after a message. Only one listener of a stack runs at a time (reserved concurrency): the next one
 starts with the minute in which this one ends. It finds in the table what this one knew. Two may run all the same. Of
 two functions, the listener of one works, and the other one waits. A function made anew has the former's name: its
-listener takes over at once, and the former's ends with its round, or with its wait for messages. Each of several sets
-has its own two threads, table and groups: none knows of another.
+listener takes over at once, and the former's ends with its round, or with its wait for messages: the table no longer
+takes what it knows. Each of several sets has its own two threads, table and groups: none knows of another.
 """
 
 from __future__ import annotations
@@ -227,7 +227,7 @@ class Listener:
         self._own = f"{self._former}{secrets.token_hex(8)}"
         self._other, self._since = "", 0.0
         self._wake = threading.Event()
-        self._known = self._listens = False
+        self._known = self._keeps = self._listens = False
         self._done: list[int] = []
         self._end = 0.0
         self._keepers: list[ListeningKeeper] = []
@@ -290,8 +290,8 @@ class Listener:
                 self._source.assigned.session = ""
         if not self._other:
             with refusal("leave"):
-                if self._known:  # else the table still has what the last one knew
-                    self._jobs.note_listener(self._source.assigned.text())
+                if self._keeps:  # else the table still has what the last one knew
+                    self._keep()
                 self._jobs.leave(self._own)
 
     def _listen(self) -> None:
@@ -339,7 +339,7 @@ class Listener:
         session = self._set.open(self._source.assigned.session)
         self._done.clear()
         self._source.assigned.begin(session.id, session.statistics, time.time())
-        self._jobs.note_listener(self._source.assigned.text())
+        self._keep(first=True)
         self._set.label()
         self._listens = True
         self._hurry()
@@ -357,8 +357,13 @@ class Listener:
         self._hurry()
         if available:
             self._set.acquire(available)
-        self._jobs.note_listener(assigned.text())
+        self._keep()
         self._done = [*dict.fromkeys([*self._done, assigned.acknowledge(message)])]
+
+    def _keep(self, *, first: bool = False) -> None:
+        """Have the table keep what is known, as the ``first`` of a session or if no other listener began one since."""
+        self._jobs.note_listener(self._own, self._source.assigned.text(), first=first)
+        self._keeps = True
 
     def _delete(self) -> bool:
         """Have GitHub delete what was taken: else it comes in the next session, whose numbers it spoils.

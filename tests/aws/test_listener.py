@@ -150,7 +150,7 @@ def test_row_of_a_listener_with_3000_machines_fits(scaler: Scaler, repositories:
         taken=dict.fromkeys(draw.getrandbits(64) for _ in range(500)),
     )
     table, jobs = scaler.api("dynamodb"), Jobs(scaler.api("dynamodb"), f"{NAME}-jobs")
-    jobs.note_listener(known.text())
+    jobs.note_listener("keeper 1", known.text(), first=True)
     assert AssignedJobs.of(jobs.rows().listener) == known
     row = table.get_item(TableName=f"{NAME}-jobs", Key={"id": {"S": LISTENER}})["Item"]
     size = sum(len(each) + len(value.get("B", value.get("S", 21 * " "))) for each, value in row.items())
@@ -162,7 +162,7 @@ def test_row_of_a_listener_with_3000_machines_fits(scaler: Scaler, repositories:
 def test_lease_of_a_table_is_one_listeners(scaler: Scaler) -> None:  # noqa: F811
     jobs = Jobs(scaler.api("dynamodb"), f"{NAME}-jobs")
     assert jobs.lead("keeper 1", "keeper ", "") == ""
-    jobs.note_listener("all that it knows")
+    jobs.note_listener("keeper 1", "all that it knows", first=True)
     note = jobs.lead("other 1", "other ", "")
     assert note.startswith("keeper 1 ")
     assert jobs.lead("keeper 2", "keeper ", "") == ""  # the next one of the same function
@@ -174,6 +174,18 @@ def test_lease_of_a_table_is_one_listeners(scaler: Scaler) -> None:  # noqa: F81
     assert [jobs.lead(each, "other ", "") for each in ("other 1", "other 2")] == ["", ""]
     silent = jobs.lead("keeper 3", "keeper ", "")
     assert jobs.lead("keeper 3", "keeper ", silent) == ""
+
+
+def test_listener_that_began_first_keeps_nothing_any_more(scaler: Scaler) -> None:  # noqa: F811
+    """A function made anew has the former's name, whose listener may be in the middle of a message."""
+    jobs = Jobs(scaler.api("dynamodb"), f"{NAME}-jobs")
+    for text in ("old", "older"):
+        jobs.note_listener("keeper 1", text, first=text == "old")
+        assert jobs.rows().listener == text
+    jobs.note_listener("keeper 2", "new", first=True)
+    with pytest.raises(ClientError, match="ConditionalCheckFailed"):
+        jobs.note_listener("keeper 1", "old", first=False)
+    assert jobs.rows().listener == "new"
 
 
 def test_messages_twice_ask_for_each_machine_once(listened: Listened) -> None:

@@ -41,12 +41,12 @@ class Killed(BaseException):
     """Lambda ends a round that takes more than its 55 seconds."""
 
 
-class ConditionalCheckFailedException(Exception):
+class ConditionalCheckFailedException(ClientError):  # type: ignore[misc]
     """DynamoDB's answer where a condition does not hold, with the row that is there, if that was asked for."""
 
     def __init__(self, row: Mapping[str, Any] | None) -> None:
-        super().__init__("The conditional request failed")
-        self.response = {"Item": row} if row else {}
+        error = {"Code": "ConditionalCheckFailedException", "Message": "The conditional request failed"}
+        super().__init__({"Error": error, **({"Item": row} if row else {})}, "PutItem")
 
 
 def holds(condition: str, row: Mapping[str, Any] | None, names: Mapping[str, str], values: Mapping[str, Any]) -> bool:

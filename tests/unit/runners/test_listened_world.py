@@ -270,6 +270,28 @@ def test_thread_that_outlives_its_listener_does_nothing(waits: str, monkeypatch:
         assert not old._leads()
 
 
+def test_former_of_a_function_made_anew_keeps_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its listener gets the answer to its wait for messages once the next one has begun, and ends."""
+    world = ListenedWorld(0, Faults(0.0, (0.0, 0.0), 0.0), 1, SETS, Mess())
+    with on_clock_of(world, monkeypatch):
+        old, new = (listener.Listener({**SETS["small"], "AWS_LAMBDA_FUNCTION_NAME": "keeper"}) for _ in range(2))
+        old._end = new._end = world.now + LIFE
+        assert old._leads()
+        old._begin()
+        assert new._leads()
+        monkeypatch.setattr(old._set, "message", lambda *_: [new._begin(), {"messageId": 1, "body": "[]"}][1])
+        assert not old._attend()
+        assert not old._listens
+        session = world.told["small"].session
+        assert AssignedJobs.of(new._jobs.rows().listener).session == new._source.assigned.session == session != ""
+        old._close()
+        assert (new._leads(), AssignedJobs.of(new._jobs.rows().listener).session) == (True, session)
+        new._jobs.note_listener("keeper 3", "", first=True)  # AWS did not answer it who works
+        monkeypatch.setattr(new._set, "message", lambda *_: {"messageId": 1, "body": "[]"})
+        assert [new._attend() for _ in range(2)] == [False, True]
+        assert AssignedJobs.of(new._jobs.rows().listener).session == new._source.assigned.session
+
+
 def test_failed_round_lets_the_next_listener_begin_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     world = ListenedWorld(0, Faults(0.0, (0.0, 0.0), 0.0), 0, SETS, Mess())
     with on_clock_of(world, monkeypatch):

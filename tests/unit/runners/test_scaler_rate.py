@@ -225,7 +225,7 @@ def test_message_that_comes_again_undeleted_makes_a_pause(status: int, monkeypat
     one._listens, one._end = True, float("inf")
     monkeypatch.setattr(one._set, "message", lambda *_: {"messageId": 1})
     monkeypatch.setattr(one._set, "acknowledge", refuse)
-    monkeypatch.setattr(one._jobs, "note_listener", lambda _: None)
+    monkeypatch.setattr(one._jobs, "note_listener", lambda *_, **__: None)
     assert [one._attend() for _ in range(3)] == [True, False, False]
     assert len(one._done) <= 1
     monkeypatch.setattr(one._set, "acknowledge", lambda _: None)
