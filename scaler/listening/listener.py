@@ -121,8 +121,10 @@ class ListeningKeeper(Keeper):
 
     @property
     def capacity(self) -> int:
-        """How many jobs these runners can have at a time."""
-        return capacity(time.time(), self._view.rules if self._view else self._rules)
+        """How many jobs these runners can have at a time. GitHub counts that of a lost machine, too, for minutes."""
+        lost = self._view.rows.lost_runners if self._view and self._view.rows else set()
+        counted = len(self._source.assigned.busy.keys() & lost)
+        return capacity(time.time(), self._view.rules if self._view else self._rules) + counted
 
     def hurry(self) -> None:
         """Request the machines that the jobs need by now, from this round's view, while the round does all else."""

@@ -206,6 +206,22 @@ def test_old_view_lacks_what_was_on_its_way_then(monkeypatch: pytest.MonkeyPatch
         assert world.desired[group] == 4
 
 
+def test_job_of_a_lost_machine_leaves_its_place_to_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """GitHub counts the job for minutes after its machine, and gives the set no more than it can have."""
+    world = ListenedWorld(0, Faults(0.0, (0.0, 0.0), 0.0), 0, SETS, Mess())
+    with on_clock_of(world, monkeypatch):
+        one = listener.Listener(SETS["small"])
+        one._round()
+        most = one._capacity
+        one._source.assigned.busy = {"slipway-t-i-1": 1, "slipway-t-i-2": 2}
+        one._jobs.note_lost_runner("slipway-t-i-2")
+        one._jobs.note_lost_runner("slipway-t-i-3")  # its job is over, or it had none
+        one._round()
+        assert one._capacity == most + 1
+        one._source.assigned.busy.pop("slipway-t-i-2")
+        assert one._capacity == most
+
+
 def test_offline_runners_are_asked_for_once_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
     """A listener may do six rounds meanwhile. In those between, a machine stays of which GitHub was not asked."""
     world = ListenedWorld(0, Faults(0.0, (0.0, 0.0), 0.0), 0, SETS, Mess())
