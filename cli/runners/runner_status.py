@@ -17,7 +17,17 @@ from cli.runners.reserved_machines import reservation_ends
 from cli.text_table import aligned
 from containers.errors import MALFORMED, SlipwayError, one_line
 from scaler.github import REPOSITORY, GitHub, Refused
-from scaler.waiting import STEPS, Standing, WaitingJob, as_json, serves, standings, with_queue
+from scaler.waiting import (
+    STEPS,
+    RunnerPlace,
+    Standing,
+    Surroundings,
+    WaitingJob,
+    as_json,
+    serves,
+    standings,
+    with_queue,
+)
 from stacks import graph
 from stacks.config import github_url
 from stacks.config.ec2 import Ec2RunnersConfig, old_runners
@@ -87,19 +97,53 @@ def report(stack: str, root: Path, repository: str | None = None) -> RunnersRepo
     troubles += [line for each in ends for line in each.troubles]
     now = time.time()
     if isinstance(runners, Ec2RunnersConfig):
-        reports = [keeper_report(stack, own, profile) for own in runners.all_sets]
-        at = min(looked for looked, _ in reports)
-        known = [job for _, jobs in reports for job in jobs]
-        if now - at > _LATE:
-            troubles.append(
-                f"the keeper last looked {int((now - at) // 60)} min ago: `aws logs tail --region {runners.region} "
-                f"/slipway-{stack}/keeper` says why"
-            )
-        served = [own.served_labels(config.platform) for own in runners.all_sets]
-        if runners.listens:  # GitHub has told of those that a set serves, by other numbers
-            queue = [each for each in queue or () if not any(serves(labels, each[1]) for labels in served)]
-        return RunnersReport(stack, runners.kind, at, with_queue(known, queue or [], served), troubles, reserved)
-    return replace(_of_cluster(stack, runners, queue, now, troubles), reserved=reserved)
+        shown = _of_machines(stack, runners, config.platform, profile, queue, now, troubles)
+    else:
+        shown = _of_cluster(stack, runners, queue, now, troubles)
+    return replace(shown, reserved=reserved)
+
+
+def _of_machines(
+    stack: str,
+    runners: Ec2RunnersConfig,
+    platform: str,
+    profile: str | None,
+    queue: Queue | None,
+    now: float,
+    troubles: list[str],
+) -> RunnersReport:
+    reports = [keeper_report(stack, own, profile) for own in runners.all_sets]
+    at = min(looked for looked, _ in reports)
+    known = [job for _, jobs in reports for job in jobs]
+    if now - at > _LATE:
+        troubles.append(
+            f"the keeper last looked {int((now - at) // 60)} min ago: `aws logs tail --region {runners.region} "
+            f"/slipway-{stack}/keeper` says why"
+        )
+    served = [own.served_labels(platform) for own in runners.all_sets]
+    foreign = list(queue or ())
+    for own, labels, (_, jobs) in zip(runners.all_sets, served, reports, strict=True) if runners.listens else ():
+        queued = [job for job, required in foreign if serves(labels, required)]
+        foreign = [each for each in foreign if each[0] not in queued]
+        known += _unassigned(own, jobs, queued, now)
+    known.sort(key=lambda each: (not each.kind, each.since or now))
+    return RunnersReport(stack, runners.kind, at, with_queue(known, foreign, served), troubles)
+
+
+def _unassigned(
+    own: Ec2RunnersConfig, known: Sequence[Standing], queued: list[WaitingJob], now: float
+) -> list[Standing]:
+    """Return how far those jobs of a repository's queue have come that GitHub has not assigned to their set.
+
+    It tells the set of the others by other numbers, the longest waiting first.
+    """
+    repositories = {"", *(job.about.partition(" ")[0] for job in queued)}
+    told = sum(bool(job.kind and not job.job) and job.about in repositories for job in known)
+    names = {job.job for job in known}  # those of a webhook
+    rest = sorted((job for job in queued if job.id not in names), key=lambda job: job.queued or now)[told:]
+    places = [RunnerPlace(job.place, {}, job=WaitingJob("")) for job in known if job.place]
+    around = Surroundings(own.max_runners, 0.0, github="GitHub has queued it, and not assigned it to these runners yet")
+    return standings(now, rest, places, around)[: len(rest)]
 
 
 def _of_cluster(

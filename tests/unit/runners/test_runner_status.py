@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from cli.main import main
-from scaler.waiting import CAUSES, STEPS
+from scaler.waiting import CAUSES, STEPS, Standing
 from stacks.config import github_url
 from stacks.config.stack_file import ROOT
 from tests.fakes.github.runner_api import TOKEN, World, served
@@ -216,6 +216,45 @@ def test_status_with_githubs_queue_names_every_job(
         "9": "",
     }
     assert "no runner of this stack has the labels h200; they have slipway-runners, h100" in json.dumps(shown)
+
+
+def test_status_names_jobs_beyond_what_a_set_is_assigned(
+    site: Site, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """GitHub assigns a set no more jobs than it can have machines, and has its own numbers for those."""
+    monkeypatch.setenv("GH_TOKEN", TOKEN)
+    runners = {
+        "kind": "ec2",
+        "region": "us-east-1",
+        "account": "123456789012",
+        "instanceTypes": ["g5.2xlarge"],
+        "subnets": ["subnet-0123456789abcdef0"],
+        "labels": ["h100"],
+        "maxRunners": 2,
+        "github": {
+            "url": "https://github.com/acme/images",
+            "secret": "arn:aws:secretsmanager:us-east-1:123456789012:secret:github-AbCdEf",
+        },
+    }
+    config = {"slipway:flavor": "runners", "slipway:runners": runners}
+    (site.root / "stacks/Pulumi.mine.yaml").write_text(json.dumps({"config": config}))
+    job = {"status": "queued", "name": "test", "labels": ["h100"]}
+    site.github.queue = [{**job, "id": number, "created_at": ago(10 - number)} for number in range(1, 6)]
+    busy = Standing("", "i-1", "started", "", "", {}, "")
+    wait = Standing("", "i-2", "booted", "starting", "it starts", {}, "acme/images")
+    noted = Standing("4", "", "assigned", "starting", "it starts", {}, "acme/images")
+    other = Standing("", "", "assigned", "starting", "it starts", {}, "acme/other")
+    for known, kinds in (
+        ([busy, wait, noted, other], {"2": "limit", "3": "limit", "4": "starting", "5": "limit"}),
+        ([busy], dict.fromkeys("12345", "github")),
+    ):
+        monkeypatch.setattr(
+            "cli.runners.runner_status.keeper_report", lambda *_, known=known: (datetime.now(UTC).timestamp(), known)
+        )
+        shown = report(capsys)["jobs"]
+        assert {each["job"]: each["kind"] for each in shown if each["job"]} == kinds
+        assert len(shown) == len(kinds) + sum(not each.job for each in known)
+        assert all(each["cause"] for each in shown if each["kind"])
 
 
 def test_status_without_github_says_so_and_goes_on(
