@@ -50,6 +50,12 @@ _OTHER_NAMES: Final = {
 """Keys of devices, with the key of another name of theirs and the form of such names."""
 
 _RUNNER: Final = "template.spec.containers.runner"
+_IMAGES: Final = {
+    f"{_RUNNER}.image": "image",
+    "template.spec.initContainers.dind.image": "dockerImage",
+    "template.spec.containers.dind.image": "dockerImage",
+}
+"""Images of containers by the key that has them."""
 _ANY_JOB: Final = "ACTIONS_RUNNER_REQUIRE_JOB_CONTAINER"
 """The variable of the runner by which it takes jobs without a container (actions/runner, JobExtension.cs)."""
 
@@ -109,6 +115,13 @@ _WHY_ANYWHERE: Final = {
     "topologySpreadConstraints": "runners that are spread would cost a node each",
 }
 """Why a key has no equal, by a part of it, wherever that is."""
+
+
+class _Text(yaml.SafeLoader):
+    """Makes nothing but text of scalars, as they are written; ``<<`` merges a block, as in Helm's YAML."""
+
+
+_Text.yaml_implicit_resolvers = {"<": [("tag:yaml.org,2002:merge", re.compile("<<"))]}
 
 
 def arc_values(path: Path, profile: str = "") -> tuple[dict[str, Any], list[str]]:
@@ -185,7 +198,7 @@ def _documents(path: Path) -> tuple[dict[str, Any], dict[str, Any], dict[str, An
     """Return the chart's values as text, and as YAML has them; and the hook's template if the file has it."""
     content = other_tools_file.content(path, "values of ARC's chart")
     try:
-        documents = [*yaml.load_all(content, Loader=yaml.BaseLoader)]
+        documents = [*yaml.load_all(content, Loader=_Text)]
         typed = [each for each in yaml.safe_load_all(content) if isinstance(each, dict) and "githubConfigUrl" in each]
     except (yaml.YAMLError, RecursionError, ValueError):
         raise SlipwayError(f"--from {path}: is not YAML: expected values of the chart gha-runner-scale-set") from None
@@ -210,7 +223,7 @@ def _texts(document: Any) -> list[str]:
 
 def _yaml(text: str) -> Any:
     try:
-        return yaml.load(text, Loader=yaml.BaseLoader)  # noqa: S506 - it makes nothing but text of scalars
+        return yaml.load(text, Loader=_Text)  # noqa: S506 - it makes nothing but text of scalars
     except (yaml.YAMLError, RecursionError):
         return None
 
@@ -281,11 +294,7 @@ def _profile(selector: Mapping[str, str]) -> str:
 
 
 def _take_image(rest: dict[str, Any], runners: dict[str, Any]) -> None:
-    for key, own in (
-        ("template.spec.containers.runner.image", "image"),
-        ("template.spec.initContainers.dind.image", "dockerImage"),
-        ("template.spec.containers.dind.image", "dockerImage"),
-    ):
+    for key, own in _IMAGES.items():
         image = str(rest.get(key, ""))
         if image and not image.endswith(":latest"):
             try:
@@ -389,7 +398,7 @@ def _left(rest: Mapping[str, Any]) -> Iterator[str]:
             if part in _WHY_ANYWHERE:
                 start, why = ".".join(parts[: number + 1]), _WHY_ANYWHERE[part]
                 break
-        if key.endswith("image") and not start:
+        if key in _IMAGES:
             why = "its tag moves: the image of Slipway's release is used; give one with a version in runners.image"
         lines[start or key] = why
     for key, why in lines.items():

@@ -259,6 +259,20 @@ def test_values_without_a_key_of_ours_are_passed_on(tmp_path: Path) -> None:
     assert not [line for line in left if line.startswith((*more,))]
 
 
+def test_values_of_a_merged_block_are_taken_as_text(tmp_path: Path) -> None:
+    path = tmp_path / "values.yaml"
+    path.write_text(
+        "githubConfigUrl: https://github.com/acme\ngithubConfigSecret: s\nsizes: &sizes {minRunners: 1, maxRunners: 010}\n"
+        "<<: *sizes\ntemplate: {spec: {containers: [{name: fluent, image: fluent/fluent-bit:3.0}]}}\n"
+    )
+    values, left = arc_values(path)
+    assert (values["runners"]["minRunners"], values["runners"]["maxRunners"]) == ("1", "010")
+    assert left == [
+        f"{key}: no key of Slipway's takes it"
+        for key in ("sizes.minRunners", "sizes.maxRunners", "template.spec.containers.fluent.image")
+    ]
+
+
 @every(
     "text, line",
     [
