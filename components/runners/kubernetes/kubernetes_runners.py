@@ -23,7 +23,8 @@ from components.runners.kubernetes import arc, build_daemon, build_service, gpu_
 from components.runners.kubernetes.certificates import Certificates, CertificatesArgs
 from components.runners.kubernetes.engine_readiness import EngineReadiness, EngineReadinessArgs
 from components.runners.kubernetes.isolation import Manifest
-from components.runners.kubernetes.objects import declare, mending
+from components.runners.kubernetes.objects.cut_off_update import mending
+from components.runners.kubernetes.objects.declaration import declare
 from components.runners.kubernetes.periodic import minimum
 from containers.engine.replicas import Replicas
 from containers.platform_name import architecture

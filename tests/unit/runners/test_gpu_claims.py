@@ -10,7 +10,8 @@ import pulumi
 import pytest
 from pydantic import ValidationError
 
-from components.runners.kubernetes import cluster_health, gpu_validation, isolation, job_pods, objects, pod
+from components.runners.kubernetes import cluster_health, gpu_validation, isolation, job_pods, pod
+from components.runners.kubernetes.objects import declaration
 from containers.image.gpu.node_labels import GPU
 from stacks.config.kubernetes import KubernetesRunnersConfig
 from stacks.versions.nodes import EFA
@@ -136,7 +137,7 @@ def test_changed_claim_is_made_anew(kind: str, values: dict[str, Any]) -> None:
     (claim,) = isolation.gpu_claims(runners(**values), "n")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(f"pulumi_kubernetes.resource.v1.{kind}", lambda _, opts, **body: options.update(body, opts=opts))
-        objects.declare("runners", claim, pulumi.ResourceOptions())
+        declaration.declare("runners", claim, pulumi.ResourceOptions())
     assert options["opts"].replace_on_changes == ["spec"]
     assert options["opts"].delete_before_replace
 

@@ -17,7 +17,8 @@ import pytest
 from cryptography import x509
 from pydantic import ValidationError
 
-from components.runners.kubernetes import build_service, certificates, gpu_validation, isolation, objects, pod
+from components.runners.kubernetes import build_service, certificates, gpu_validation, isolation, pod
+from components.runners.kubernetes.objects import declaration
 from containers.errors import SlipwayError
 from containers.image.gpu.node_labels import GPU
 from stacks import plan
@@ -309,7 +310,7 @@ def test_priority_class_is_low_and_replaced_on_changes(
     options: dict[str, Any] = {}
     kind = "pulumi_kubernetes.scheduling.v1.PriorityClass"
     monkeypatch.setattr(kind, lambda _, opts, **body: options.update(body, opts=opts))
-    objects.declare("runners", priority, pulumi.ResourceOptions())
+    declaration.declare("runners", priority, pulumi.ResourceOptions())
     assert set(options["opts"].replace_on_changes) == {"value", "preemptionPolicy"}  # the API server changes neither
     assert options["opts"].delete_before_replace
 

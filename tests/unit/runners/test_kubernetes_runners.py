@@ -18,7 +18,7 @@ import pytest
 
 from components.runners.ec2 import reservation_lookup
 from components.runners.kubernetes import build_daemon, gpu_validation, pod
-from components.runners.kubernetes.objects import MARK
+from components.runners.kubernetes.objects.declaration import MARK
 from containers.registry.logins import azure_login
 from stacks import graph
 from stacks.checks import clusters

@@ -10,8 +10,8 @@ from typing import Any
 import pulumi
 import pytest
 
-from components.runners.kubernetes import objects
-from components.runners.kubernetes.objects import MARK
+from components.runners.kubernetes.objects import cut_off_update
+from components.runners.kubernetes.objects.declaration import MARK
 from stacks.config.kubernetes import KubernetesRunnersConfig
 
 CONFIG = KubernetesRunnersConfig.model_validate(
@@ -61,7 +61,7 @@ def mended(
     args = pulumi.ErrorHookArgs(
         urn="u", id="", name="r", type="t", new_inputs=inputs, failed_operation=operation, errors=[error]
     )
-    repeated = objects.mended(CONFIG, "own/", args)
+    repeated = cut_off_update.mended(CONFIG, "own/", args)
     calls = (folder / "calls").read_text().splitlines() if (folder / "calls").exists() else []
     return repeated, "".join(each for each in calls if " delete " in each)
 
@@ -156,7 +156,7 @@ def test_operation_is_repeated_once(folder: Path) -> None:
     args = pulumi.ErrorHookArgs(
         urn="u", id="", name="r", type="t", new_inputs=QUOTA, failed_operation="create", errors=[THERE, THERE]
     )
-    assert not objects.mended(CONFIG, "own/", args)
+    assert not cut_off_update.mended(CONFIG, "own/", args)
 
 
 def test_cluster_that_kubectl_does_not_reach_is_told(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -165,5 +165,5 @@ def test_cluster_that_kubectl_does_not_reach_is_told(folder: Path, capsys: pytes
     args = pulumi.ErrorHookArgs(
         urn="u", id="", name="r", type="t", new_inputs=QUOTA, failed_operation="create", errors=[THERE]
     )
-    assert not objects.mended(CONFIG, "own/", args)
+    assert not cut_off_update.mended(CONFIG, "own/", args)
     assert "ResourceQuota runners: what is there is not known: You must be logged in" in capsys.readouterr().err
