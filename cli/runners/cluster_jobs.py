@@ -39,10 +39,7 @@ def cluster_jobs(
     except Unanswered as error:
         raise SlipwayError(f"stack {stack}: the cluster does not answer kubectl: {error}") from None
     except MALFORMED as error:
-        raise SlipwayError(
-            f"stack {stack}: the cluster answers kubectl with objects of another shape than documented: "
-            f"{type(error).__name__}"
-        ) from None
+        raise SlipwayError(f"stack {stack}: {kubectl.of_another_shape(error)}") from None
 
 
 def _read(config: KubernetesRunnersConfig) -> tuple[list[WaitingJob], list[RunnerPlace], Surroundings]:

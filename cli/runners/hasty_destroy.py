@@ -52,7 +52,7 @@ def check(stack: str, values: Mapping[str, Any]) -> str:
             "there"
         )
     except (*MALFORMED, zlib.error) as error:
-        return f"the cluster answers kubectl with objects of another shape than documented: {type(error).__name__}"
+        return kubectl.of_another_shape(error)
     if lines:
         raise SlipwayError("\n".join(printable(line) for line in lines))
     return ""

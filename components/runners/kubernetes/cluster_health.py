@@ -76,7 +76,7 @@ def warnings(config: KubernetesRunnersConfig, specs: Iterable[ImageSpec] = ()) -
     except Unanswered as error:
         return [f"the cluster does not answer kubectl: {error}"]
     except MALFORMED as error:
-        return [f"the cluster answers kubectl with objects of another shape than documented: {type(error).__name__}"]
+        return [kubectl.of_another_shape(error)]
 
 
 def refusals(config: KubernetesRunnersConfig) -> list[str]:

@@ -107,6 +107,11 @@ def _printed(kubeconfig: str | None, context: str | None, seconds: int, *words: 
     return process.stdout
 
 
+def of_another_shape(error: Exception) -> str:
+    """Return the line of an error that objects raised which are not as Kubernetes documents them."""
+    return f"the cluster answers kubectl with objects of another shape than documented: {type(error).__name__}"
+
+
 def age(item: Item) -> timedelta:
     """Return how long ago an object was made."""
     return datetime.now(UTC) - datetime.fromisoformat(item["metadata"]["creationTimestamp"])

@@ -58,9 +58,7 @@ def read(kubeconfig: str | None = None, context: str | None = None) -> NodeDrive
     except Unanswered as error:
         raise SlipwayError(f"the cluster does not answer kubectl: {error}") from None
     except MALFORMED as error:
-        raise SlipwayError(
-            f"the cluster answers kubectl with nodes of another shape than documented: {type(error).__name__}"
-        ) from None
+        raise SlipwayError(kubectl.of_another_shape(error)) from None
     if not drivers.by_driver:
         raise SlipwayError(
             f"none of {len(nodes)} nodes has a label with its driver, such as nvidia.com/cuda.driver-version.full: "
