@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import re
 import threading
 import time
@@ -43,6 +44,12 @@ _ENDED = {"AccessDeniedException", "DecryptionFailure", "InvalidRequestException
 """Codes by which Secrets Manager says that this function has the secret no longer: it or its key is denied, it is
 marked for deletion, or deleted (API reference, "GetSecretValue", Errors). Any other may pass."""
 
+_VARIABLES = {"AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE"}
+"""AWS's variables with a login, of which CI has one or the other."""
+
+_PATIENT = Config(connect_timeout=10, read_timeout=30, retries={"mode": "standard", "total_max_attempts": 3})
+"""Seconds for a connection and for the next bytes of an answer, and attempts, where a user waits for them."""
+
 _CODE = re.compile(r"[A-Za-z][A-Za-z0-9.]{0,99}")
 """A code by which AWS names a refusal. botocore has HTTP's status in its place if the answer has none."""
 
@@ -78,6 +85,16 @@ def client(service: str) -> Any:
     config = Config(connect_timeout=3, read_timeout=5, retries=retries, max_pool_connections=_CONNECTIONS)
     with _MAKING:
         return boto3.client(service, config=config)
+
+
+def user_client(service: str, region: str, profile: str | None) -> Any:
+    """Return the client of a service for a user's program; ``profile`` is the stack's, else the machine's login counts.
+
+    On a machine without that profile, as in CI, the login of AWS's variables counts: the SDK refuses an unknown one.
+    """
+    known = boto3.Session().available_profiles
+    here = None if profile not in known and _VARIABLES & os.environ.keys() else profile
+    return boto3.Session(region_name=region, profile_name=here).client(service, config=_PATIENT)
 
 
 def reason(error: Exception) -> str:

@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from containers.errors import MALFORMED, SlipwayError, one_line
 from scaler.waiting import Standing
-from stacks.checks.provider_settings import profile_here
 from stacks.config.ec2 import Ec2RunnersConfig
 
 _ROW: Final = {"id": {"S": "status"}}
@@ -22,14 +21,13 @@ def keeper_report(stack: str, config: Ec2RunnersConfig, profile: str | None = No
 
     Raises SlipwayError: AWS refuses, the stack is not deployed, or the keeper has not looked yet.
     """
-    import boto3  # noqa: PLC0415 - runners in a cluster need none of it
-    from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 - as above
+    from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 - runners in a cluster need none of it
+
+    from scaler.aws import user_client  # noqa: PLC0415 - as above
 
     table = f"{config.resource_name(stack)}-jobs"
     try:
-        here = profile_here(profile, boto3.Session().available_profiles)
-        session = boto3.Session(profile_name=here, region_name=config.region)
-        client = session.client("dynamodb")
+        client = user_client("dynamodb", config.region, profile)
         item: Any = client.get_item(TableName=table, Key=_ROW).get("Item")
     except ClientError as error:
         code = str(error.response.get("Error", {}).get("Code", ""))

@@ -10,7 +10,6 @@ from pathlib import Path
 from containers.errors import SlipwayError, one_line
 from stacks import graph
 from stacks.checks import reservations
-from stacks.checks.provider_settings import profile_here
 from stacks.checks.reservations import Reservation, ReservedMachines
 from stacks.config.ec2 import Ec2RunnersConfig, NamedReservationsConfig
 from stacks.config.kubernetes import KubernetesRunnersConfig
@@ -102,16 +101,11 @@ def _machines(own: Runners) -> ReservedMachines:
 
 
 def _look_up(requested: NamedReservationsConfig, region: str, profile: str | None) -> list[Reservation]:
-    import boto3  # noqa: PLC0415 - runners without reservations need none of it
-    from botocore.config import Config  # noqa: PLC0415 - as above
+    # Late, for runners without reservations need no boto3.
+    from scaler.aws import FAILURES, SHAPE, capacity_reservations, reason, user_client  # noqa: PLC0415 - as above
 
-    from scaler.aws import FAILURES, SHAPE, capacity_reservations, reason  # noqa: PLC0415 - as above
-
-    times = Config(connect_timeout=5, read_timeout=20, retries={"mode": "standard", "total_max_attempts": 2})
     try:
-        here = profile_here(profile, boto3.Session().available_profiles)
-        client = boto3.Session(region_name=region, profile_name=here).client("ec2", config=times)
-        answers = capacity_reservations(client, **reservations.asked(requested))
+        answers = capacity_reservations(user_client("ec2", region, profile), **reservations.asked(requested))
         return reservations.answered(requested, answers, region)
     except (*FAILURES, *SHAPE) as error:
         raise SlipwayError(f"{reservations.named(requested)}: {one_line(reason(error), 400)}") from None

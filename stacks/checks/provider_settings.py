@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
@@ -18,8 +17,6 @@ _LOGIN = (
     *("accessKey", "secretKey", "token", "profile", "assumeRoles", "assumeRoleWithWebIdentity"),
     *("sharedConfigFiles", "sharedCredentialsFiles"),
 )
-_VARIABLES = {"AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE"}
-"""AWS's variables with a login, of which CI has one or the other."""
 _CLUSTER = {
     "kubeconfig": "slipway:runners.kubeconfig",
     "context": "slipway:runners.context",
@@ -41,14 +38,6 @@ def refusals(config: StackConfig, settings: Mapping[str, Any]) -> Iterator[str]:
         namespace, name = config_key(key)
         if reason := _REASONS.get(namespace, _none)(config, name, value):
             yield f"{key}: {reason}: leave it out"
-
-
-def profile_here(profile: str | None, known: Collection[str]) -> str | None:
-    """Return a stack's ``aws:profile``; None for the login of AWS's variables on a machine without it, as in CI.
-
-    AWS's SDK, which has the ``known`` ones, refuses another, whatever login there is.
-    """
-    return None if profile not in known and _VARIABLES & os.environ.keys() else profile
 
 
 def _none(_: StackConfig, __: str, ___: Any) -> str | None:

@@ -4,21 +4,15 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-import boto3
 import pulumi
-from botocore.config import Config
 from pulumi.runtime.config import CONFIG
 
 from containers.errors import SlipwayError, one_line
-from scaler.aws import FAILURES, SHAPE, capacity_reservations, reason
+from scaler.aws import FAILURES, SHAPE, capacity_reservations, reason, user_client
 from stacks.checks import reservations
-from stacks.checks.provider_settings import profile_here
 from stacks.checks.reservations import Reservation
 from stacks.config.ec2 import NamedReservationsConfig
 from stacks.config.kubernetes import KubernetesRunnersConfig
-
-_CLIENT = Config(connect_timeout=10, read_timeout=30, retries={"mode": "standard", "total_max_attempts": 3})
-"""Seconds for a connection and for the next bytes of an answer, and attempts."""
 
 
 def look_up(requested: NamedReservationsConfig, region: str, key: str = "reservation") -> list[Reservation]:
@@ -30,9 +24,7 @@ def look_up(requested: NamedReservationsConfig, region: str, key: str = "reserva
         SlipwayError: AWS has none of them, or does not answer; with AWS's reason.
     """
     try:
-        profile = profile_here(CONFIG.get().get("aws:profile"), boto3.Session().available_profiles)
-        session = boto3.Session(region_name=region, profile_name=profile)
-        client = session.client("ec2", config=_CLIENT)
+        client = user_client("ec2", region, CONFIG.get().get("aws:profile"))
         answers = capacity_reservations(client, **reservations.asked(requested))
         return reservations.answered(requested, answers, region)
     except SlipwayError as error:
