@@ -179,7 +179,8 @@ def _queue(url: str, repository: str | None) -> tuple[Queue | None, list[str]]:
     where = repository or (f"{owner}/{name}" if name else "")
     if not where or not token:
         needed = [*(["--repository OWNER/NAME"] if not where else []), *([TOKENS[0]] if not token else [])]
-        return None, [f"GitHub's queue was not read, which has jobs with wrong labels: give {' and '.join(needed)}"]
+        missing = "GitHub's queue was not read, which has jobs with wrong labels and beyond maxRunners"
+        return None, [f"{missing}: give {' and '.join(needed)}"]
     api = GitHub(github_url.api(url), where, lambda: {"token": token}, time.time() + _SECONDS)
     try:
         return [(_queued(job, where), [*map(str, job["labels"])]) for job in api.queue(where)], []

@@ -262,7 +262,7 @@ def test_status_without_github_says_so_and_goes_on(
 ) -> None:
     site.cluster(assigned=1, runners=[item("r1", status={})], pods=[unscheduled("r1", NO_GPU)])
     (line,) = report(capsys)["troubles"]
-    assert line == "GitHub's queue was not read, which has jobs with wrong labels: give GH_TOKEN"
+    assert line == "GitHub's queue was not read, which has jobs with wrong labels and beyond maxRunners: give GH_TOKEN"
     monkeypatch.setenv("GH_TOKEN", TOKEN)
     site.github.down = True
     shown = report(capsys)
