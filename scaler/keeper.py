@@ -200,7 +200,9 @@ class Keeper:
         for kind, count in desired.items():
             with refusal("resize", group=self._groups[kind]), self._resizing:
                 before = groups[kind]["DesiredCapacity"]
-                self._resize(groups[kind], max(count, before))
+                # What the round has ended since this was decided counts no more.
+                ended = sum(kinds[machine] == kind for machine in self._ended & decision.end.keys())
+                self._resize(groups[kind], max(count - ended, before))
                 self._raised[kind] += groups[kind]["DesiredCapacity"] - before
         return desired
 

@@ -8,12 +8,14 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from scaler import github, jobs, keeper, webhook
+from scaler.decide import Decision, Machine
 from scaler.listening import listener, scale_set
 from scaler.listening.assigned_jobs import AssignedJobs
 from tests.fakes.aws.listened_world import ListenedWorld, Mess, MovingWorld, environment
@@ -204,6 +206,30 @@ def test_old_view_lacks_what_was_on_its_way_then(monkeypatch: pytest.MonkeyPatch
         assert world.desired[group] == 3  # of 4
         one._round()
         assert world.desired[group] == 4
+
+
+def test_message_beside_an_end_asks_for_no_machine_in_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message's thread has decided when the round ends a machine, and asks Auto Scaling after that."""
+    world = ListenedWorld(0, Faults(0.0, (0.0, 0.0), 0.0), 0, SETS, Mess())
+    with on_clock_of(world, monkeypatch):
+        one = listener.Listener(SETS["small"])
+        world.desired[next(iter(world.desired))] = 1
+        world.tick(None)
+        one._round()
+        (machine,), (last,), view = world.machines.values(), one._keepers, one._keepers[-1]._view
+        assert view
+        last._view = replace(view, prepared=[machine.id], runners=[])  # its job is over
+        monkeypatch.setattr(last, "_waiting", lambda _: [])
+        ask = last._raise
+
+        def ask_late(decision: Decision, groups: keeper.Groups, machines: list[Machine]) -> dict[str, int]:
+            kinds = {each.id: each.group for each in machines}
+            last._end_machines(decision, groups, dict.fromkeys(groups, 1), kinds, {}, [machine.id])
+            return ask(decision, groups, machines)
+
+        monkeypatch.setattr(last, "_raise", ask_late)
+        last.hurry()
+    assert (machine.state, {*world.desired.values()}) == ("Terminating:Wait", {0})
 
 
 def test_job_of_a_lost_machine_leaves_its_place_to_another(monkeypatch: pytest.MonkeyPatch) -> None:
