@@ -24,10 +24,10 @@ from pathlib import Path
 from typing import Any
 
 from ..aws import FAILURES, client, log, reason
-from ..decide import Rules, Runner, due
+from ..decide import Decision, Rules, Runner, due
 from ..github import GitHub, Refused
 from ..jobs import Job, Jobs, Rows
-from ..keeper import Keeper, credentials, refusal
+from ..keeper import Keeper, View, credentials, refusal
 from .assigned_jobs import AssignedJobs
 from .scale_set import Conflict, ScaleSet
 
@@ -89,7 +89,8 @@ def listen(environments: Sequence[Mapping[str, str]], seconds: float) -> None:
 class _Source:
     """What the rounds of a listener share: the set, what is known of its jobs, and whether a webhook is left.
 
-    ``pages`` is how many calls GitHub's list of runners takes.
+    ``pages`` is how many calls GitHub's list of runners takes. ``online`` is when each machine's runner was first seen
+    online, in seconds since 1970.
     """
 
     scale_set: ScaleSet
@@ -98,6 +99,7 @@ class _Source:
     retries: int
     checked: float = 0.0
     pages: int = 0
+    online: dict[str, float] | None = None
     taken_back: list[tuple[float, str, int]] = field(default_factory=list)
 
 
@@ -134,6 +136,17 @@ class ListeningKeeper(Keeper):
         machines = [machine for machine in view.machines if machine.id not in self._ended]
         view = replace(view, machines=machines, runners=self._told(view.runners))
         self._raise(self._decide(view, self._waiting(view.rows), time.time()), view.groups, machines)
+
+    def _decide(self, view: View, waiting: Sequence[Job] | None, now: float) -> Decision:
+        """Return what to do. GitHub does not say since when a runner is online: it is idle a while after that."""
+        if view.runners is not None:
+            since = 0.0 if self._source.online is None else now  # those of the first list may be old
+            online = dict.fromkeys((each.machine for each in view.runners if each.online), since)
+            self._source.online = online | (self._source.online or {})
+        if isinstance(view.prepared, Mapping) and self._source.online:
+            times = {each: max(at, self._source.online.get(each, at)) for each, at in view.prepared.items()}
+            view = replace(view, prepared=times)
+        return super()._decide(view, waiting, now)
 
     def _waiting(self, rows: Rows | None) -> list[Job] | None:
         noted, assigned = super()._waiting(rows), self._source.assigned.jobs()

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from scaler import github, jobs, keeper, webhook
-from scaler.decide import Decision, Machine
+from scaler.decide import Decision, Machine, Runner
 from scaler.listening import listener, scale_set
 from scaler.listening.assigned_jobs import AssignedJobs
 from tests.fakes.aws.listened_world import ListenedWorld, Mess, MovingWorld, environment
@@ -230,6 +230,24 @@ def test_message_beside_an_end_asks_for_no_machine_in_its_place(monkeypatch: pyt
         monkeypatch.setattr(last, "_raise", ask_late)
         last.hurry()
     assert (machine.state, {*world.desired.values()}) == ("Terminating:Wait", {0})
+
+
+def test_runner_that_just_came_online_is_not_idle(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its machine may have taken longer to boot than machines without a job are kept."""
+    world = ListenedWorld(0, Faults(0.0, (0.0, 0.0), 0.0), 0, SETS, Mess())
+    with on_clock_of(world, monkeypatch):
+        for earlier in (False, True):  # whether it was online before this listener
+            one = listener.Listener(SETS["small"])
+            one._round()
+            (last,), now = one._keepers, world.now
+            assert last._view
+            machine = Machine("i-1", next(iter(last._view.groups)), now - 1000)
+            online = Runner(1, machine.id, online=True, busy=False)
+            one._source.online = None
+            view = replace(last._view, machines=[machine], runners=[online] * earlier, prepared={machine.id: now - 900})
+            last._decide(view, [], now)
+            ends = [last._decide(replace(view, runners=[online]), [], now + later).end for later in (10, 170, 195)]
+            assert ends == [{machine.id: "idle"} if earlier or n == 2 else {} for n in range(3)]
 
 
 def test_job_of_a_lost_machine_leaves_its_place_to_another(monkeypatch: pytest.MonkeyPatch) -> None:
