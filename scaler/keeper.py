@@ -199,11 +199,10 @@ class Keeper:
             desired[kinds[machine]] += 1
         for kind, count in desired.items():
             with refusal("resize", group=self._groups[kind]), self._resizing:
-                before = groups[kind]["DesiredCapacity"]
                 # What the round has ended since this was decided counts no more.
                 ended = sum(kinds[machine] == kind for machine in self._ended & decision.end.keys())
-                self._resize(groups[kind], max(count - ended, before))
-                self._raised[kind] += groups[kind]["DesiredCapacity"] - before
+                self._resize(groups[kind], max(count - ended, groups[kind]["DesiredCapacity"]))
+                self._raised[kind] = max(self._raised[kind], decision.desired[kind])
         return desired
 
     def _act(
@@ -237,7 +236,8 @@ class Keeper:
         self._end_machines(decision, groups, desired, kinds, ids, prepared)
         for kind, count in desired.items():
             with refusal("resize", group=self._groups[kind]), self._resizing:
-                self._resize(groups[kind], count + self._raised[kind])
+                kept = count - decision.desired[kind]  # they were to end, and have got a job
+                self._resize(groups[kind], max(count, self._raised[kind] + kept))
         for machine in set(decision.lost) - {*decision.end, *decision.release}:
             with refusal("lose", machine=machine):
                 self._forget_machine(machine, prepared, decision.lost)

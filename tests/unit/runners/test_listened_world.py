@@ -250,6 +250,30 @@ def test_runner_that_just_came_online_is_not_idle(monkeypatch: pytest.MonkeyPatc
             assert ends == [{machine.id: "idle"} if earlier or n == 2 else {} for n in range(3)]
 
 
+@pytest.mark.parametrize(("more", "kept", "expected"), [(0, 0, 2), (0, 1, 3), (1, 0, 3)])
+def test_message_beside_a_round_asks_for_no_machine_twice(
+    more: int, kept: int, expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The round has ended machines, and asks for what is missing then: the message's thread has asked for it already."""
+    world = ListenedWorld(0, Faults(0.0, (0.0, 0.0), 0.0), 0, SETS, Mess())
+    with on_clock_of(world, monkeypatch):
+        one = listener.Listener(SETS["small"])
+        one._round()
+        (last,) = one._keepers
+        assert last._view
+        groups = last._view.groups
+        first, other = groups
+
+        def end(*_: object) -> None:
+            groups[first]["DesiredCapacity"] = 1
+            last._raise(Decision(desired={first: 2 + more, other: 0}), groups, [])
+
+        monkeypatch.setattr(last, "_end_machines", end)
+        decision = Decision(desired={first: 2, other: 0})
+        last._act(decision, {first: 2 + kept, other: 0}, groups, [], [], jobs.Rows(), {})
+        assert world.desired[groups[first]["AutoScalingGroupName"]] == expected
+
+
 def test_job_of_a_lost_machine_leaves_its_place_to_another(monkeypatch: pytest.MonkeyPatch) -> None:
     """GitHub counts the job for minutes after its machine, and gives the set no more than it can have."""
     world = ListenedWorld(0, Faults(0.0, (0.0, 0.0), 0.0), 0, SETS, Mess())
