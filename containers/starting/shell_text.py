@@ -302,19 +302,25 @@ class Text:
             return None if redirected or not self._set_up(rest, separator) else CertainProgram("", (), self._folder)
         known = self._known(rest)
         if rest[0] in _SOURCES and not replaces:
-            file = "".join(known[1:2])
-            is_certain = bool(_CODE.fullmatch(file)) and _is_name(file) and self._fails(separator, later)
-            return CertainProgram(file, (), self._folder, sourced=True) if is_certain else None
-        if (
-            not known
-            or not _is_name(known[0])
-            or (rest[0] != known[0] and rest[0] not in _ARGUMENTS and "/" not in known[0])
-        ):
+            return self._sourced("".join(known[1:2]), separator, later)
+        if not self._is_known(rest[0], known):
             return None
         certain = replaces and not self._chained and separator in {";", "&&", "||"}
         cut = any(word not in _ARGUMENTS and self._value(word) is None for word in rest)
         found = CertainProgram(known[0], known[1:], self._folder, cut)
         return found if certain or self._fails(separator, later) else None
+
+    def _sourced(self, file: str, separator: str, later: Sequence[tuple[str, str]]) -> CertainProgram | None:
+        """Return the file that a text reads as its own, if the text fails without it."""
+        is_certain = bool(_CODE.fullmatch(file)) and _is_name(file) and self._fails(separator, later)
+        return CertainProgram(file, (), self._folder, sourced=True) if is_certain else None
+
+    @staticmethod
+    def _is_known(word: str, known: Sequence[str]) -> bool:
+        """Return whether a command's known words, of which the text has ``word`` as the first, begin with a program."""
+        if not known or not _is_name(known[0]):
+            return False
+        return word == known[0] or word in _ARGUMENTS or "/" in known[0]
 
     def _without_assignments(self, words: Sequence[str]) -> list[str]:
         """Return a command without the variables before it, which are for it alone; those of no command are noted."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
@@ -28,7 +28,7 @@ _LARGEST_DATABASE: Final = 64 << 20
 """Bytes of the largest database of packages that is read."""
 
 
-_TEXTS: Final = {ownership_records.DIVERSIONS, ownership_records.STATUS, "etc/passwd", "etc/group"}
+_TEXTS: Final = {ownership_records.DIVERSIONS, "etc/passwd", "etc/group"}
 _ENVIRONMENT: Final = "pyvenv.cfg"
 """The file of a virtual environment, at its root."""
 _SCRIPT: Final = b"#!"
@@ -171,23 +171,26 @@ def facts(path: str, size: int, file: IO[bytes]) -> Facts:
     if path.endswith(".so") and _EXTENSION.search(path):
         return None if path.endswith(".abi3.so") and start.startswith(_OTHER_SYSTEMS) else NotElf(size)
     if rpm_records.is_database(path):
-        if size > _LARGEST_DATABASE:
-            return Unread(f"{size} bytes, at most {_LARGEST_DATABASE} are read")
-        return rpm_records.of_database(path, start + file.read())
+        return _whole(start, file, size, _LARGEST_DATABASE, partial(rpm_records.of_database, path))
     if distributions.is_metadata(path):
         return distributions.distribution(path, start + file.read(distributions.LARGEST))
     parse = ownership_records.parser(path)
-    if size > _LARGEST_TEXT and (parse or path == ownership_records.STATUS):
-        return Unread(f"{size} bytes, at most {_LARGEST_TEXT} are read")
-    if size <= _LARGEST_TEXT:
-        if loader_config.is_configuration(path) or path in _TEXTS or path.endswith(_ENVIRONMENT):
-            return start + file.read()
-        if parse:
-            return parse(path, start + file.read())
+    if parse:
+        return _whole(start, file, size, _LARGEST_TEXT, partial(parse, path))
+    if path == ownership_records.STATUS:
+        return _whole(start, file, size, _LARGEST_TEXT, bytes)
+    is_text = loader_config.is_configuration(path) or path in _TEXTS or path.endswith(_ENVIRONMENT)
+    if is_text and size <= _LARGEST_TEXT:
+        return start + file.read()
     if start.startswith(_SCRIPT):
         start += file.read(_LINE - len(start))
         return _script(start, _text(start + file.read(_MOST_TEXT)) if _OF_SHELL.match(start) else "")
     return None
+
+
+def _whole(start: bytes, file: IO[bytes], size: int, most: int, parse: Callable[[bytes], Facts]) -> Facts:
+    """Return what a record of at most ``most`` bytes says, whose ``start`` has been read."""
+    return parse(start + file.read()) if size <= most else Unread(f"{size} bytes, at most {most} are read")
 
 
 def _text(content: bytes) -> str:

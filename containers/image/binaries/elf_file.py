@@ -237,15 +237,7 @@ def _loaded(content: IO[bytes], file: ElfHeader, size: int, machine: ElfMachine)
     mapped = _mapped(file.of(LOAD))
     codes = tuple(sorted(set(_gpu_code(file, content, size))))
     segments = file.of(DYNAMIC)
-    # A library that can be run has an interpreter as well: libc.so.6.
-    by_kernel = file.kind == PROGRAM or (bool(file.of(INTERPRETER)) and file.entry != 0)
-    try:
-        named = loadable.interpreter(content, file) if by_kernel else ""
-    except Unloadable:  # of a library no loader reads it: libQt5Core of opencv-contrib-python 5.1.0.95 has 1 byte
-        by_kernel, named = False, ""
-        library = segments and _Tables(loadable.memory_of(content, file, size, by_kernel=False), file)
-        if file.kind == PROGRAM or not library or not library.name(Tag.SONAME):
-            raise
+    named, by_kernel = _interpreter(content, file, size)
     if not segments or (not by_kernel and dynamic.is_static(content, file, size)):
         memory = loadable.memory_of(content, file, size, by_kernel=True)
         loadable.check_static(file, memory, named)
@@ -287,6 +279,20 @@ def _loaded(content: IO[bytes], file: ElfHeader, size: int, machine: ElfMachine)
         numpy_api.build(_read_only_data(file, content)) if numpy_api.NEEDED in undefined else None,
         of_glibc=loadable.of_glibc(file) if kind == "library" else "",
     )
+
+
+def _interpreter(content: IO[bytes], file: ElfHeader, size: int) -> tuple[str, bool]:
+    """Return a file's interpreter, and whether the kernel may start the file. Raises Unloadable: it is refused."""
+    # A library that can be run has an interpreter as well: libc.so.6.
+    if file.kind != PROGRAM and not (file.of(INTERPRETER) and file.entry):
+        return "", False
+    try:
+        return loadable.interpreter(content, file), True
+    except Unloadable:  # of a library no loader reads it: libQt5Core of opencv-contrib-python 5.1.0.95 has 1 byte
+        library = file.of(DYNAMIC) and _Tables(loadable.memory_of(content, file, size, by_kernel=False), file)
+        if file.kind == PROGRAM or not library or not library.name(Tag.SONAME):
+            raise
+        return "", False
 
 
 def _mapped(loads: Iterable[Segment]) -> tuple[int, int]:
