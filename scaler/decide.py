@@ -278,9 +278,9 @@ def _demand(now: float, rules: Rules, jobs: Sequence[Job] | None, witnesses: int
 
 
 def due(job: Job) -> float:
-    """Return since when a job needs a machine."""
-    last = job.unassigned_since
-    return job.since if last is None else last + RETRY_SHARE * (last - job.since)
+    """Return since when a job needs a machine. One that waits behind a full set is for none of its runners yet."""
+    begun, last = max(job.since, job.assigned), job.unassigned_since
+    return begun if last is None else last + RETRY_SHARE * (last - begun)
 
 
 def _idle(free: Sequence[Machine], idle_long: Collection[Machine], *, surplus: int) -> dict[str, str]:

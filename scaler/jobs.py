@@ -66,7 +66,8 @@ class Job:
     """A job that waits: its id and repository (``owner/name``) at GitHub, and since when, in seconds since 1970.
 
     ``unassigned_since`` is when the keeper last noted that GitHub assigned it to none of these runners. ``lost`` is a
-    job whose workflow run lost a machine: another one is not to be taken away.
+    job whose workflow run lost a machine: another one is not to be taken away. ``assigned`` is when GitHub gave it to
+    the scale set, 0 for a job of none.
     """
 
     id: int
@@ -74,6 +75,7 @@ class Job:
     since: float
     unassigned_since: float | None = None
     lost: bool = False
+    assigned: float = 0
 
 
 @dataclass(frozen=True)

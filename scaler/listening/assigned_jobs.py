@@ -138,7 +138,7 @@ class AssignedJobs:
         """Return all of it as text, for the next listener."""
         with self._lock:
             rows = {
-                request: [job.repository, job.since, job.unassigned_since, job.lost]
+                request: [job.repository, job.since, job.unassigned_since, job.lost, job.assigned]
                 for request, job in self.waiting.items()
             }
             known = {each.name: getattr(self, each.name) for each in fields(self)}
@@ -178,7 +178,7 @@ class AssignedJobs:
                 repository = f"{one['ownerName']}/{one['repositoryName']}"
                 known = repository if REPOSITORY.fullmatch(repository) else ""
                 lost = one.get("workflowRunId") in self.lost
-                self.waiting.setdefault(request, Job(-request, known, min(_since(one, now), now), lost=lost))
+                self.waiting.setdefault(request, Job(-request, known, min(_since(one, now), now), lost=lost, assigned=now))
             return
         if kind not in {"JobStarted", "JobCompleted"}:
             return

@@ -536,6 +536,14 @@ def test_decide_with_an_unassigned_job_retries_later() -> None:
     assert sum(decide(later, RULES, [unassigned], [], [], set()).desired.values()) == 1
 
 
+def test_job_that_waited_behind_a_full_set_is_not_blamed_at_once() -> None:
+    """Its patience counts from when GitHub gave it to the set: a runner that idles speaks against it only then."""
+    runners, now = [Runner(0, "i-0", online=True, busy=False)], 10_000
+    for waited, unassigned in ((60, []), (RULES.boot + 60, [1])):
+        job = Job(1, "a/b", 0, assigned=now - waited)
+        assert decide(now, RULES, [job], machines(0), runners, {"i-0"}).unassigned == unassigned
+
+
 def test_machine_that_gets_no_job_is_not_all_that_there_is() -> None:
     """It is of the minimum, so nothing else would end it. A job gets another one, or its place."""
     runners, now = [Runner(0, "i-0", online=True, busy=False)], RULES.boot + RULES.idle + 1
