@@ -81,10 +81,10 @@ def flaw(each: Instruction) -> str:
         expected, pattern = _FLAGS.get(name, ("a value", ".*"))
         if not (re.fullmatch(pattern, value, re.DOTALL) if equals else name in _SWITCHES):
             return f"{one_line(flag)}: expected --{name}= and {expected}"
-    try:
-        mounts(each)
-    except csv.Error as error:
-        return f"--mount=: {error}"
+        try:
+            _row(value if name == "mount" else "")
+        except csv.Error as error:
+            return f"{one_line(flag)}: {error}"
     match each.keyword:
         case "HEALTHCHECK" if not _HEALTHCHECK.fullmatch(each.rest):
             return f"{one_line(each.rest) or 'nothing'}: expected NONE, or CMD and a command"
@@ -153,8 +153,12 @@ def _paths(each: Instruction) -> Sequence[str]:
 def mounts(each: Instruction) -> Sequence[Sequence[tuple[str, str, str]]]:
     """Return the mounts of a ``RUN``, each with its options as name, equals sign and value."""
     values = [value for name, _, value in (flag.partition("=") for flag in each.flags) if name == "--mount"]
-    rows = (next(csv.reader([value], strict=True), []) for value in values)
-    return [[_option(*option.partition("=")) for option in row] for row in rows]
+    return [[_option(*option.partition("=")) for option in _row(value)] for value in values]
+
+
+def _row(mount: str) -> list[str]:
+    """Return the options of a mount, which BuildKit reads as CSV. Raises csv.Error."""
+    return next(csv.reader([mount], strict=True), [])
 
 
 def _option(name: str, equals: str, value: str) -> tuple[str, str, str]:

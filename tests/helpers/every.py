@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import functools
 import inspect
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
+
+_LONGEST = 300
+"""Characters of a value that are shown."""
+_OF_A_ROW = (Exception, pytest.skip.Exception, pytest.xfail.Exception)
+"""Exceptions that are a value's mistake."""
 
 
 def every(
@@ -24,29 +30,37 @@ def every(
         names: the test's parameters for a value, separated by commas.
         values: a value for each run, or a tuple of them where there are several names.
         labels: what a failure calls each value, where its text says little, as that of a function.
+
+    A failure has the traceback of the first mistake. A run may not be skipped: nobody would see the mistakes before it.
     """
-    given = [name.strip() for name in names.split(",")]
+    given, called = [name.strip() for name in names.split(",")], [*labels]
+    assert len({*given}) == len(given), f"a name twice: {names}"
 
     def decorate(test: Callable[..., None]) -> Any:
         @functools.wraps(test)
         def runs(**fixtures: Any) -> None:
             rows = list(values() if callable(values) else values)
             assert rows, f"no value for {names}"
+            assert len(called) in {0, len(rows)}, f"{len(called)} labels for {len(rows)} values"
             mistakes: list[str] = []
-            called = dict(enumerate(labels))
+            first: BaseException | None = None
             for place, row in enumerate(rows):
-                arguments = dict(zip(given, row if len(given) > 1 else (row,), strict=True))
+                value: Any = row
                 try:
+                    assert not hasattr(row, "marks"), "pytest.param is for pytest.mark.parametrize"
+                    value = dict(zip(given, row if len(given) > 1 else (row,), strict=True))
                     with _fresh(fixtures, str(place)) as own:
-                        test(**own, **arguments)
-                except Exception as error:
-                    mistakes.append(f"{called.get(place, arguments)}: {type(error).__name__}: {error}")
+                        assert test(**own, **value) is None, "a test returns nothing: it is no generator or coroutine"
                 except BaseException as error:
-                    if not str(error).startswith("DID NOT RAISE"):  # a test that pytest ends
-                        error.add_note(f"with {called.get(place, arguments)}")
+                    text = f"{called[place] if called else str(value)[:_LONGEST]}: "
+                    # What else is no Exception ends a test: Ctrl-C, or a hang.
+                    if not isinstance(error, _OF_A_ROW) and not str(error).startswith("DID NOT "):
+                        error.add_note("\n".join([*mistakes, f"with {text}"]))
                         raise
-                    mistakes.append(f"{called.get(place, arguments)}: {error}")
-            assert not mistakes, "\n".join([f"{len(mistakes)} of {len(rows)}:", *mistakes])
+                    first = first or error
+                    mistakes.append(text + "".join(traceback.format_exception_only(error)).rstrip())
+            if mistakes:
+                raise AssertionError("\n".join([f"{len(mistakes)} of {len(rows)}:", *mistakes])) from first
 
         whole = inspect.signature(test)
         left = [parameter for name, parameter in whole.parameters.items() if name not in given]

@@ -133,6 +133,8 @@ def test_kept_commit_counts_for_its_suffix_in_any_stack(checkout: Checkout) -> N
     checkout.commit(STACK, config() + SUFFIXED)
     image = plan.make("local", root=checkout.root).as_json()["published"]["torch"]
     line = f"local torch {image['fingerprint']} 1234567 {image['suffix']} {image['repository']}\n"
+    checkout.commit("stacks/commits.txt", " ".join(line.split(" ")[:4]) + "\n")  # of another form
+    assert checkout.revision() != "1234567"
     checkout.commit("stacks/commits.txt", line)
     assert checkout.revision() == "1234567"
     checkout.rename(STACK, OTHER)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -68,3 +71,36 @@ def test_every_ends_where_pytest_ends_a_test() -> None:
     with pytest.raises(pytest.fail.Exception, match="hangs"):
         here()
     assert tried == [1]
+
+
+def test_every_hides_no_mistake_behind_a_skip() -> None:
+    @every("value", [1, 2, 3])
+    def here(value: int) -> None:
+        if value == 2:
+            pytest.skip("is not here")
+        assert value == 3, "differs"
+
+    with pytest.raises(AssertionError) as caught:
+        here()
+    assert "differs" in str(caught.value)
+    assert "Skipped: is not here" in str(caught.value)
+    assert isinstance(caught.value.__cause__, AssertionError)
+
+
+def test_every_refuses_what_would_not_run() -> None:
+    async def later(value: int) -> None:
+        raise AssertionError(value)
+
+    def two(first: int, second: int) -> None:
+        raise NotImplementedError
+
+    cases: list[tuple[str, list[Any], Callable[..., Any], str]] = [
+        ("value", [1], later, "is no generator or coroutine"),
+        ("first, second", [(1,)], two, "argument 2"),
+        ("first, second", [pytest.param(1, 2)], two, "pytest.param"),
+    ]
+    for names, rows, test, said in cases:
+        with pytest.raises(AssertionError, match=said), warnings.catch_warnings(action="ignore"):
+            every(names, rows)(test)()
+    with pytest.raises(AssertionError, match="a name twice"):
+        every("value, value", [])

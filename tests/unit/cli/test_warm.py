@@ -113,6 +113,7 @@ def changed(change: Callable[[list[str]], Sequence[str]]) -> list[str]:
         (lambda lines: ["gpu NVIDIA H100 80GB HBM3", "driver 580", *lines], False),
         (lambda lines: ["driver 580", *lines], False),
     ],
+    ["same", "older processor", "newer processor", "other architecture", "other GPU", "other driver"],
 )
 def test_cache_fits_where_its_code_runs(change: Callable[[list[str]], Sequence[str]], fits: bool) -> None:
     assert warm_hook.fits(changed(change)) is fits

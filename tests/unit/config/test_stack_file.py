@@ -138,7 +138,7 @@ def test_stack_files_all_load() -> None:
         (b"config: {}\n---\nconfig: {}\n", "x.yaml:2: not YAML: but found another document: remove its line ---"),
     ],
 )
-def test_stack_file_not_utf8_fails_with_one_line(tmp_path: Path, content: bytes, fragment: str) -> None:
+def test_stack_file_that_is_no_yaml_fails_with_one_line(tmp_path: Path, content: bytes, fragment: str) -> None:
     (tmp_path / "stacks").mkdir()
     (tmp_path / "stacks/Pulumi.x.yaml").write_bytes(content)
     with pytest.raises(SlipwayError) as caught:

@@ -210,6 +210,7 @@ def test_words_that_only_a_shell_knows_are_no_names(config: Config) -> None:
     entry("chpst", "-/", "/x", "/gone"),
     entry("zsh", "-c", "gone"),
     entry("sudo", "/closed/run"),
+    entry("sudo", "/closed/run", User="app"),
     entry("sudo", "-u", "app", "-g", "web", "/closed/run"),
     entry("runuser", "-u", "app", "-G", "web", "--", "/closed/run"),
     *(
@@ -250,7 +251,7 @@ def test_launchers_that_start_something_else(config: Config) -> None:
     names = ("su", "chroot", "uv", "setsid", "flock", "sudo", "taskset", "ionice", "runuser", "numactl", "chpst", "zsh")
     files: Files = {**{f"usr/bin/{name}": PROGRAM for name in names}, "closed/run": PROGRAM}
     files = {**files, "src/.venv/bin/rst2html.py": "#!/src/.venv/bin/python\n"}
-    assert lines(config, files, {"closed": (0o700, 0)}) == []
+    assert lines(config, files, {"closed": (0o700, 0), "usr/bin/sudo": (0o4755, 0)}) == []
 
 
 @faultless(

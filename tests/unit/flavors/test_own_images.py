@@ -333,7 +333,7 @@ def test_own_dockerfile_mistaken_is_one_line(
 
 
 @pytest.mark.parametrize("name", ["no", "Dockerfile/x", "folder"])
-def test_own_dockerfile_missing_is_one_line(root: Path, name: str) -> None:
+def test_own_dockerfile_missing_is_named(root: Path, name: str) -> None:
     (root / "trainer/folder").mkdir()
     with pytest.raises(SlipwayError, match=rf"trainer/{name}: there is no such Dockerfile; create it, or correct"):
         made(root, dockerfile=f"trainer/{name}")

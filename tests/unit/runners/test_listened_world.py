@@ -158,7 +158,7 @@ CASES: Mapping[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-@every("case", CASES)
+@pytest.mark.parametrize("case", CASES)
 def test_no_job_of_two_sets_is_lost_and_no_machine_shared(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for seed in range(HISTORIES):
         check(played(seed, monkeypatch, **CASES[case]), f"{case}, history {seed}")
@@ -446,7 +446,7 @@ def moved_over(seed: int, monkeypatch: pytest.MonkeyPatch, mess: Mess | None = N
     return world
 
 
-@every("case", ["nothing", "twice", "out of order", "lost", "sessions end", "revoked", "calls fail"])
+@pytest.mark.parametrize("case", ["nothing", "twice", "out of order", "lost", "sessions end", "revoked", "calls fail"])
 def test_stack_that_moves_over_loses_no_job(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for seed in range(HISTORIES):
         world = moved_over(seed, monkeypatch, **CASES[case])

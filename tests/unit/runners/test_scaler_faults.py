@@ -17,7 +17,6 @@ from scaler import github, jobs, keeper, webhook
 from scaler.decide import Decision
 from tests.fakes.aws import runner_world
 from tests.fakes.aws.runner_world import ENVIRONMENT, GROUPS, MINUTE, RULES, Faults, Killed, World
-from tests.helpers.every import every
 from tests.helpers.histories import histories
 
 HISTORIES = histories(30)
@@ -60,7 +59,7 @@ def rounds(world: World, monkeypatch: pytest.MonkeyPatch, seconds: float) -> lis
     return decisions
 
 
-@every("part", range(3))
+@pytest.mark.parametrize("part", range(3))  # each with a limit of its own
 def test_faults_lose_no_job_and_keep_no_machine(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
     for seed in range(part, HISTORIES, 3):
         world = played(seed, monkeypatch)

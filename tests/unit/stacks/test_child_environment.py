@@ -76,14 +76,14 @@ def calls() -> Iterator[tuple[str, ast.Call]]:
 
 def test_no_program_inherits_the_whole_environment() -> None:
     started = dict(calls())
-    assert len(started) > 15
+    assert len(started) > 25
     bare = [place for place, call in started.items() if all(keyword.arg != "env" for keyword in call.keywords)]
     assert [place for place in bare if not place.startswith(SCRIPT)] == []
 
 
 def test_no_program_is_waited_for_without_a_limit() -> None:
     ended = {place: call for place, call in calls() if call.func.attr != "Popen"}  # type: ignore[attr-defined]
-    assert len(ended) > 10  # most programs are run by `run_program`
+    assert len(ended) > 15  # most programs are run by `run_program`
     assert [place for place, call in ended.items() if all(each.arg != "timeout" for each in call.keywords)] == []
 
 

@@ -103,6 +103,7 @@ REFUSED = [
         "2: HEALTHCHECK: --interval=1: expected --interval= and a time such as 1m30s",
     ),
     ("FROM x|HEALTHCHECK --retries=-1 CMD a", "2: HEALTHCHECK: --retries=-1: expected --retries= and a number"),
+    ("FROM x|HEALTHCHECK --retries=3ns CMD a", "2: HEALTHCHECK: --retries=3ns: expected --retries= and a number"),
 ]
 TAKEN = [
     "FROM --platform=linux x",

@@ -211,7 +211,7 @@ def test_render_leaves_out_defaults_and_checks() -> None:
         ("FROM x\nARG B=2 # it's\n", "D:2: ARG: it's: a quote is not closed"),
         ("FROM x\nCOPY --from=$A a .\n", "D:2: COPY: --from=$A: BuildKit takes no variable; name a stage FROM it"),
         ("FROM x\nRUN --mount=from=$A a\n", "D:2: RUN: from=$A: BuildKit takes no variable; name a stage FROM it"),
-        ("FROM x\nRUN --mount='\"a\"b' a\n", "D:2: RUN: --mount=: ',' expected after '\"'"),
+        ("FROM x\nRUN --mount='\"a\"b' a\n", "D:2: RUN: --mount=\"a\"b: ',' expected after '\"'"),
         ("FROM x\nCOPY --from=0 a .\n", "D:2: COPY: the stage '0' must stand before this one"),
         ("FROM x\nCOPY --from=-1 a .\n", "D:2: COPY: the stage '-1' must stand before this one"),
         (
