@@ -103,9 +103,10 @@ class Keeper:
         self._whole = True
         # The machines about whose runner GitHub was asked.
         self._asked: set[str] = set()
-        # Another thread may request machines meanwhile, for jobs that this round does not know.
+        # Another thread may request machines meanwhile, for jobs that this round does not know: by kind, how many there
+        # are to be, and which machines end by then.
         self._resizing = threading.Lock()
-        self._raised: dict[str, int] = defaultdict(int)
+        self._raised: dict[str, tuple[int, frozenset[str]]] = {}
         self._ended: set[str] = set()
         # What Auto Scaling is no longer asked for: when, of which group, and how many.
         self._taken_back: list[tuple[float, str, int]] = []
@@ -202,7 +203,8 @@ class Keeper:
                 # What the round has ended since this was decided counts no more.
                 ended = sum(kinds[machine] == kind for machine in self._ended & decision.end.keys())
                 self._resize(groups[kind], max(count - ended, groups[kind]["DesiredCapacity"]))
-                self._raised[kind] = max(self._raised[kind], decision.desired[kind])
+                if decision.desired[kind] >= self._raised.get(kind, (0,))[0]:
+                    self._raised[kind] = decision.desired[kind], frozenset(decision.end)
         return desired
 
     def _act(
@@ -236,8 +238,10 @@ class Keeper:
         self._end_machines(decision, groups, desired, kinds, ids, prepared)
         for kind, count in desired.items():
             with refusal("resize", group=self._groups[kind]), self._resizing:
-                kept = count - decision.desired[kind]  # they were to end, and have got a job
-                self._resize(groups[kind], max(count, self._raised[kind] + kept))
+                raised, ends = self._raised.get(kind, (0, frozenset()))
+                # They were to end, and have got a job. The other thread may know, and count them already.
+                kept = sum(kinds[machine] == kind for machine in ends & decision.end.keys() - self._ended)
+                self._resize(groups[kind], max(count, raised + kept))
         for machine in set(decision.lost) - {*decision.end, *decision.release}:
             with refusal("lose", machine=machine):
                 self._forget_machine(machine, prepared, decision.lost)

@@ -121,7 +121,7 @@ class _Text(yaml.SafeLoader):
     """Makes nothing but text of scalars, as they are written; ``<<`` merges a block, as in Helm's YAML."""
 
 
-_Text.yaml_implicit_resolvers = {"<": [("tag:yaml.org,2002:merge", re.compile("<<"))]}
+_Text.yaml_implicit_resolvers = {"<": [("tag:yaml.org,2002:merge", re.compile("<<$"))]}
 
 
 def arc_values(path: Path, profile: str = "") -> tuple[dict[str, Any], list[str]]:

@@ -123,23 +123,29 @@ def _of_machines(
     served = [own.served_labels(platform) for own in runners.all_sets]
     foreign = list(queue or ())
     for own, labels, (_, jobs) in zip(runners.all_sets, served, reports, strict=True) if runners.listens else ():
-        queued = [job for job, required in foreign if serves(labels, required)]
-        foreign = [each for each in foreign if each[0] not in queued]
-        known += _unassigned(own, jobs, queued, now)
+        queued = [each for each in foreign if serves(labels, each[1])]
+        foreign = [each for each in foreign if each not in queued]
+        told = [  # GitHub may have given them to any set that serves them
+            job
+            for other, (_, theirs) in zip(served, reports, strict=True)
+            for job in theirs
+            if any(serves(other, required) for _, required in queued)
+        ]
+        known += _unassigned(own, jobs, told, [job for job, _ in queued], now)
     known.sort(key=lambda each: (not each.kind, each.since or now))
     return RunnersReport(stack, runners.kind, at, with_queue(known, foreign, served), troubles)
 
 
 def _unassigned(
-    own: Ec2RunnersConfig, known: Sequence[Standing], queued: list[WaitingJob], now: float
+    own: Ec2RunnersConfig, known: Sequence[Standing], all_told: Sequence[Standing], queued: list[WaitingJob], now: float
 ) -> list[Standing]:
     """Return how far those jobs of a repository's queue have come that GitHub has not assigned to their set.
 
-    It tells the set of the others by other numbers, the longest waiting first.
+    It tells the sets of the others, ``all_told``, by other numbers, the longest waiting first.
     """
     repositories = {"", *(job.about.partition(" ")[0] for job in queued)}
-    told = sum(bool(job.kind and not job.job) and job.about in repositories for job in known)
-    names = {job.job for job in known}  # those of a webhook
+    told = sum(bool(job.kind and not job.job) and job.about in repositories for job in all_told)
+    names = {job.job for job in all_told}  # those of a webhook
     rest = sorted((job for job in queued if job.id not in names), key=lambda job: job.queued or now)[told:]
     places = [RunnerPlace(job.place, {}, job=WaitingJob("")) for job in known if job.place]
     around = Surroundings(own.max_runners, 0.0, github="GitHub has queued it, and not assigned it to these runners yet")

@@ -92,7 +92,7 @@ def bytecode(text: str, path: str) -> Any:
 
 def archive(root: Path, kinds: list[str], output: BinaryIO) -> None:
     """Write the regular files of the caches to an archive; name what is left out."""
-    paths = [root / kind for kind in kinds]
+    paths = [root / kind for kind in kinds if os.path.lexists(root / kind)]
     with tarfile.open(fileobj=output, mode="w|", format=tarfile.PAX_FORMAT) as target:
         for path in paths:  # grows: a script's folders may be deeper than Python calls functions
             name, reason = str(path.relative_to(root)), "is no regular file"

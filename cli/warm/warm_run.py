@@ -230,11 +230,12 @@ def _failure(reference: str, script: Path, status: int, printed: str, limits: Wa
         return SlipwayError(f"{script}: its caches have no room left in {limits.size:,} bytes: see slipway:warm.size")
     if status in _ENGINES:
         return run_failure(reference, printed, status)
-    if status == 128 + signal.SIGKILL:
-        return SlipwayError(f"{script}: its container was killed, by hand or because this machine has no memory left")
+    killed = status == 128 + signal.SIGKILL
     lines = [one_line(line, 300) for line in printed.splitlines() if line.strip()][-_LAST_LINES:]
-    for line in lines[:-1]:
+    for line in lines if killed else lines[:-1]:
         print(f"  {line}", file=sys.stderr)
+    if killed:
+        return SlipwayError(f"{script}: its container was killed, by hand or because this machine has no memory left")
     return SlipwayError(f"{script}: it failed with status {status}: {lines[-1] if lines else 'it printed nothing'}")
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 
 from containers.dockerfile.instructions import HEREDOC, Instruction, declarations, json_array, pairs
 from containers.errors import one_line
@@ -27,7 +27,7 @@ _FLAGS = {
     **dict.fromkeys(("interval", "start-interval", "start-period", "timeout"), _TIME),
     "mount": ("options such as type=cache,target=/x", ".+"),
     "network": ("default, none or host", "default|none|host"),
-    "retries": ("a number", r"|\+?[0-9]{1,9}"),
+    "retries": ("a number", r"|\+?0*[0-9]{1,10}"),
     "security": ("sandbox or insecure", "sandbox|insecure"),
 }
 """What a flag's value must be: in words, and as a regular expression. Any value will do for another flag."""
@@ -38,9 +38,9 @@ _MOUNT = {
     **dict.fromkeys(("from", "source", "target", "id", "env"), ("a value", ".*")),
     "type": ("bind, cache, tmpfs, secret or ssh", "(?i:bind|cache|tmpfs|secret|ssh)"),
     "sharing": ("shared, private or locked", "(?i:shared|private|locked)"),
-    "mode": ("octal digits", "[0-7]{1,10}"),
-    **dict.fromkeys(("uid", "gid"), ("a number", "[0-9]{1,9}")),
-    "size": ("a size such as 512m", r"\+?(?:[0-9]+\.?[0-9]*|\.[0-9]+) ?(?i:b|[kmgtp](?:i?b)?)?"),
+    "mode": ("octal digits", "0*[0-7]{1,10}"),
+    **dict.fromkeys(("uid", "gid"), ("a number", "0*[0-9]{1,10}")),
+    "size": ("a size such as 512m", r"\+?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e\+?[0-9]{1,2})? ?(?i:b|[kmgtp](?:i?b)?)?"),
     **dict.fromkeys(("readonly", "readwrite", "required"), ("true or false", _BOOLEAN)),
 }
 """A mount's options, as :data:`_FLAGS`."""
@@ -73,7 +73,8 @@ _PLATFORM = re.compile(
 def flaw(each: Instruction) -> str:
     """Return what is wrong with an instruction whatever the values of its variables; empty for nothing."""
     used = set()
-    for flag in each.flags:
+    is_none = each.keyword == "HEALTHCHECK" and each.rest.upper() == "NONE"  # whose flags nobody reads
+    for flag in () if is_none else each.flags:
         name, equals, value = flag[2:].partition("=")
         if name in used and name not in _REPEATED:
             return f"--{name} is given twice; keep one"
@@ -90,16 +91,14 @@ def flaw(each: Instruction) -> str:
             return f"{one_line(each.rest) or 'nothing'}: expected NONE, or CMD and a command"
         case "COPY" | "ADD" if each.heredocs and HEREDOC.fullmatch(each.words[-1]):
             return f"{one_line(each.words[-1])}: expected a path as the target"
-        case "RUN" if json_array(each.rest) == []:
-            return "[]: expected a command"
     return ""
 
 
-def words(each: Instruction, escape: str) -> Sequence[str]:
-    """Return the words in which BuildKit replaces variables, and takes quotes away."""
+def words(each: Instruction, escape: str, given: Container[str]) -> Sequence[str]:
+    """Return the words in which BuildKit replaces variables; the defaults of ``given`` arguments are not read."""
     match each.keyword:
         case "ARG":
-            return [default for _, default in declarations(each, escape) if default]
+            return [default for name, default in declarations(each, escape) if default and name not in given]
         case "ENV" | "LABEL":
             return [word for pair in pairs(each, escape) for word in pair]
         case "ADD" | "COPY":
@@ -118,6 +117,8 @@ def flaw_of_values(each: Instruction, value: Value) -> str:
     match each.keyword:
         case "FROM" if platform := each.flag("platform"):
             return _unexpected(value(platform), _PLATFORM, "a platform such as linux/amd64")
+        case "RUN" if json_array(each.rest) == []:
+            return "[]: expected a command"
         case "RUN":
             return next(filter(None, (_flaw_of_mount(mount, value) for mount in mounts(each))), "")
         case "ADD" | "COPY":
@@ -169,7 +170,7 @@ def _flaw_of_mount(mount: Sequence[tuple[str, str, str]], value: Value) -> str:
     given = {"type": "bind"}
     for name, equals, written in mount:
         if name not in _MOUNT:
-            return f"--mount: {one_line(name)}: expected one of {', '.join(_MOUNT)}"
+            return f"--mount: {one_line(name) or 'nothing'}: expected one of {', '.join(_MOUNT)}"
         expected, pattern = _MOUNT[name]
         if not equals and pattern != _BOOLEAN:
             return f"--mount: {name}: expected {name}= and {expected}"

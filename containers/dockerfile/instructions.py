@@ -163,7 +163,7 @@ def _directives(lines: Sequence[str], path: str) -> dict[str, str]:
         if name in directives:
             raise _error(path, number, f"the directive '{name}' is given twice; keep one")
         value = match[2].strip() or match[2][-1]
-        if name == "check" and not _CHECKS.fullmatch(value):
+        if name == "check" and value.strip() and not _CHECKS.fullmatch(value):
             raise _error(path, number, f"check={one_line(value)}: expected skip=, experimental= or error=true")
         if name == "escape" and value not in ("\\", "`"):
             raise _error(path, number, f"escape={one_line(value)}: expected \\ or `")

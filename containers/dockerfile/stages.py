@@ -365,7 +365,7 @@ class _Search:
                 return None
 
         try:
-            for word in instruction_values.words(instruction, escape):
+            for word in instruction_values.words(instruction, escape, self._arguments):
                 value(word, lambda *_: "")  # whether it can be read, whatever the values
                 if "?" in word:
                     value(word)

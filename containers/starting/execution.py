@@ -303,12 +303,12 @@ class Execution:
         name = file_readers.file_of(posixpath.basename(program), arguments, self._contents.environment)
         path = self._absolute(name, words.folder)
         trace = self._contents.tree.trace(path)
-        if name and by_python and self._modules.lacks_main(path, trace):
+        folder, certain = posixpath.dirname(path), name.startswith("/") or not words.loose
+        if name and certain and by_python and self._modules.lacks_main(path, trace):
             raise _NotStarted(f"/{trace.path} is a folder without __main__.py", path)
         if not name or (trace.entry and trace.entry.kind != "file"):
             return
-        folder, certain = posixpath.dirname(path), name.startswith("/") or not words.loose
-        if trace.problem != "does not exist":
+        if certain and trace.problem != "does not exist":
             self._file(path, READ)
         elif "/" not in name and self._is_command(words._replace(program=name, by_text=True)):
             return

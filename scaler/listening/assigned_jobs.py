@@ -178,7 +178,8 @@ class AssignedJobs:
                 repository = f"{one['ownerName']}/{one['repositoryName']}"
                 known = repository if REPOSITORY.fullmatch(repository) else ""
                 lost = one.get("workflowRunId") in self.lost
-                self.waiting.setdefault(request, Job(-request, known, min(_since(one, now), now), lost=lost, assigned=now))
+                job = Job(-request, known, min(_since(one, now), now), lost=lost, assigned=now)
+                self.waiting.setdefault(request, job)
             return
         if kind not in {"JobStarted", "JobCompleted"}:
             return

@@ -245,9 +245,11 @@ class _Stack:
         if len(content) > _MOST_BYTES:
             self._mistakes.append(f"{where}.requirements: '{path}' has more than {_MOST_BYTES >> 20} MiB")
             return
-        names, start = packages.pip_names, ""
+        names, start, first = packages.pip_names, "", 1
         for number, line in enumerate([*lines, ""], 1):
-            if line.endswith("\\"):  # pip joins it with the next one (pip/_internal/req/req_file.py, join_lines)
+            first = first if start else number
+            # pip joins it with the next one, but for a comment (pip/_internal/req/req_file.py, join_lines)
+            if line.endswith("\\") and not line.lstrip().startswith("#"):
                 start += line[:-1]
                 continue
             text, start = f"{start}{line}".partition(" #")[0].strip(), ""
@@ -256,12 +258,12 @@ class _Stack:
             try:
                 one = requirement(text)
             except ValueError as error:
-                self._mistakes.append(f"{where}.requirements: {path}:{number}: '{one_line(text)}': {error}")
+                self._mistakes.append(f"{where}.requirements: {path}:{first}: '{one_line(text)}': {error}")
                 continue
             name = requirement_name(one)
             if name in names:
                 self._mistakes.append(
-                    f"{where}.requirements: {path}:{number}: '{one_line(text)}': {name} is there twice"
+                    f"{where}.requirements: {path}:{first}: '{one_line(text)}': {name} is there twice"
                 )
             names.append(name)
             yield one

@@ -12,6 +12,8 @@ from containers.child_environment import LOCAL_SECONDS, child_environment
 from containers.errors import SlipwayError, one_line, out_of_time
 
 _NONE: Final[Mapping[str, str]] = MappingProxyType({})
+_UNREPLACED: Final = {"GIT_NO_REPLACE_OBJECTS": "1"}
+"""A tag means one content on all machines: replaced objects (git-replace) are of one."""
 
 
 def git(root: Path, *arguments: str) -> str | None:
@@ -42,7 +44,7 @@ def _run(
     root: Path, arguments: Sequence[str], environment: Mapping[str, str] = _NONE
 ) -> subprocess.CompletedProcess[bytes]:
     command = ["git", "-C", str(root), *arguments]
-    variables = {**child_environment("git"), **environment}
+    variables = {**child_environment("git"), **_UNREPLACED, **environment}
     try:
         return subprocess.run(command, capture_output=True, check=False, env=variables, timeout=LOCAL_SECONDS)
     except subprocess.TimeoutExpired as error:

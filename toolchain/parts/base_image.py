@@ -221,7 +221,7 @@ def _check_login(checkout: Checkout, address: str) -> None:
         words = ["docker", "pull", f"{address}/{apt_mirrors.REPOSITORY}@sha256:{'0' * 64}"]
         output(words, env=_environment(checkout), timeout=60)
     except ToolchainError as error:
-        if re.search("no basic auth credentials|unauthorized|denied", str(error)):
+        if re.search("(?i)no basic auth credentials|unauthorized|authentication|authorization", str(error)):
             raise ToolchainError(
                 f"{docker_registry.VARIABLE}={address}: the registry wants a login, and Docker has none that it takes: "
                 f"`docker login {address}` ({error})"

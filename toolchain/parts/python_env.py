@@ -17,6 +17,12 @@ from toolchain.machine.steps import step
 from toolchain.parts.part import Kind, Part, forget, recall, remember
 
 NAME: Final = "Python packages"
+_START: Final = """\
+#!/bin/sh
+'''exec' {python} "$0" "$@"
+' '''
+"""
+"""How a script begins for both the shell and Python: in `#!`, a space would end the interpreter's path (execve(2))."""
 _COMMAND: Final = """\
 from containers.interruption import end_quietly
 
@@ -34,7 +40,7 @@ def _python() -> str:
 
 def key(checkout: Checkout) -> str:
     """Return what an environment is good for: one list of packages and commands, one minor version of Python."""
-    lock = hashlib.sha256(f"{checkout.lock_text()}{checkout.code}{_COMMAND}".encode()).hexdigest()
+    lock = hashlib.sha256(f"{checkout.lock_text()}{checkout.code}{_START}{_COMMAND}".encode()).hexdigest()
     return f"{lock} Python {_python()}"
 
 
@@ -43,8 +49,7 @@ def _install_command(checkout: Checkout) -> None:
     (packages,) = checkout.venv.glob("lib/python*/site-packages")
     write(packages / "slipway.pth", f"{checkout.code}\n")
     python = checkout.venv / "bin" / "python"
-    # Both the shell and Python read it: in `#!`, a space would end the interpreter's path (execve(2)).
-    start = f"#!/bin/sh\n'''exec' {shlex.quote(str(python))} \"$0\" \"$@\"\n' '''\n"
+    start = _START.format(python=shlex.quote(str(python)))
     write(python.with_name("slipway"), f"{start}{_COMMAND}", mode=0o755)
 
 

@@ -307,8 +307,8 @@ def _add(
     layer: LayerIndex, archive: tarfile.TarFile, member: tarfile.TarInfo, contents: bool, facts: Facts | None
 ) -> None:
     path = normal(member.name)
-    if len(path) > _LONGEST_PATH:
-        raise tarfile.ReadError(f"a path of {len(path):,} characters, Linux takes {_LONGEST_PATH:,}")
+    if (length := len(path.encode(errors="surrogateescape"))) > _LONGEST_PATH:
+        raise tarfile.ReadError(f"a path of {length:,} bytes, Linux takes {_LONGEST_PATH:,}")
     if not facts:
         path = sys.intern(path)  # the other image mostly has the same paths
     folder, name = posixpath.split(path)

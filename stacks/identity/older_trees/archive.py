@@ -30,8 +30,6 @@ _SUBMODULE: Final = "160000"
 _ABSENT: Final = "a submodule that is not here"
 _SHA256_DIGITS: Final = 64
 _OBJECT: Final = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")
-_UNREPLACED: Final = {"GIT_NO_REPLACE_OBJECTS": "1"}
-"""The repository that git archives from has no replacements either (git-replace): they are of one machine."""
 _SHA256: Final = "[core]\nrepositoryFormatVersion = 1\n[extensions]\nobjectFormat = sha256\n"
 _SETTINGS: Final = ("core.autocrlf=false", "core.eol=lf", f"core.attributesFile={os.devnull}")
 
@@ -61,7 +59,7 @@ def _places(root: Path) -> list[str]:
 def _archives(root: Path, tree: str, folder: str, prefix: str) -> list[bytes]:
     """Return the archives of a folder of a tree, or of all of it, with the paths in it below ``prefix``."""
     words = ("ls-tree", "--full-tree", "-r", "-z", tree, *_paths(folder))
-    listing = git.read(root, *words, environment=_UNREPLACED)
+    listing = git.read(root, *words)
     entries = [entry.partition("\t") for entry in os.fsdecode(listing).split("\0") if entry]
     for path in (path for _, _, path in entries):
         if ".." in PurePosixPath(path).parts:  # git writes no such tree, and checks out none
@@ -102,9 +100,7 @@ def _archive(root: Path, tree: str, folder: str, prefix: str, attributes: Sequen
         (work_tree / ATTRIBUTES).write_bytes(_OVERRIDE)
         for path in attributes:
             (work_tree / path).parent.mkdir(parents=True, exist_ok=True)
-            (work_tree / path).write_bytes(
-                git.read(root, "cat-file", "blob", f"{tree}{path}", environment=_UNREPLACED) + _OVERRIDE
-            )
+            (work_tree / path).write_bytes(git.read(root, "cat-file", "blob", f"{tree}{path}") + _OVERRIDE)
         # A partial clone fetches by the settings of its remote.
         settings = (f"include.path={Path(root, common).absolute() / 'config'}", *_SETTINGS)
         command = (

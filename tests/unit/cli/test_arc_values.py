@@ -271,6 +271,8 @@ def test_values_of_a_merged_block_are_taken_as_text(tmp_path: Path) -> None:
         f"{key}: no key of Slipway's takes it"
         for key in ("sizes.minRunners", "sizes.maxRunners", "template.spec.containers.fluent.image")
     ]
+    path.write_text("githubConfigUrl: https://github.com/acme\ngithubConfigSecret: s\nother: <<x\n")
+    assert arc_values(path)[1] == ["other: no key of Slipway's takes it"]
 
 
 @every(

@@ -175,7 +175,7 @@ def record(name: str, kind: bytes = b"0", **records: str) -> bytes:
         (record("b", path="b\0c"), "a zero byte in the name"),
         (b"x" * 512, "a header is malformed: invalid header"),
         (record("b")[:300], "a header is malformed: truncated header"),
-        (record("a/" * 2048 + "b"), "a path of 4,097 characters"),
+        (record("a/" * 2048 + "b"), "a path of 4,097 bytes"),
         (record("b", kind=b"Q"), "a file of type b'Q', which no engine unpacks"),
     ],
 )

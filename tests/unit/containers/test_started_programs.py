@@ -363,6 +363,7 @@ def test_entry_point_without_its_module_is_a_fault(start: str, expected: list[st
         (entry("python3.11", "/opt/venv/lib"), "/opt/venv/lib is a folder without __main__.py"),
         (entry("python3.11", "-c", "x"), ""),
         (entry("python3.11", "/mounted"), ""),
+        (entry("/bin/sh", "-c", 'cd "$(dirname "$1")"; exec python3.11 opt/venv/lib'), ""),
     ],
 )
 def test_home_is_known_to_a_shell_alone_and_a_file_may_be_mounted(config: Config, reason: str) -> None:

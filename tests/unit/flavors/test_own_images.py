@@ -46,7 +46,7 @@ def checkout(tmp_path: Path) -> Path:
         "trainer/Dockerfile": DOCKERFILE,
         "trainer/run": "one\n",
         "trainer/notes": "of no build\n",
-        "app/requirements.txt": "# What the app needs.\neinops\\\n>=0.7  # shapes\n\nrich\\\n",
+        "app/requirements.txt": "# What the app needs, in C:\\\neinops\\\n>=0.7  # shapes\n\nrich\\\n",
     }
     for path, text in files.items():
         (tmp_path / path).parent.mkdir(exist_ok=True)
@@ -164,7 +164,7 @@ def test_packages_mistaken_are_one_line(tmp_path: Path, packages: dict[str, Any]
         ("-r more.txt", "app/r.txt:2: '-r more.txt': is an option of pip's"),
         (
             "einops==0.8.0 \\\n  --hash=sha256:0",
-            "app/r.txt:3: 'einops==0.8.0   --hash=sha256:0': has an option of pip's",
+            "app/r.txt:2: 'einops==0.8.0   --hash=sha256:0': has an option of pip's",
         ),
         ("x @ file:///x", "app/r.txt:2: 'x @ file:///x': names an address or a path"),
         ("attrs<1", "app/r.txt:2: 'attrs<1': attrs is there twice"),

@@ -274,6 +274,31 @@ def test_message_beside_a_round_asks_for_no_machine_twice(
         assert world.desired[groups[first]["AutoScalingGroupName"]] == expected
 
 
+@pytest.mark.parametrize(("wanted", "also_ends", "expected"), [(3, False, 3), (2, True, 3), (3, True, 4)])
+def test_machine_that_got_a_job_beside_a_round_counts_once(
+    wanted: int, expected: int, monkeypatch: pytest.MonkeyPatch, *, also_ends: bool
+) -> None:
+    """GitHub keeps its runner, which the round was to end. The message's thread may know, and count it, or not."""
+    world = ListenedWorld(0, Faults(0.0, (0.0, 0.0), 0.0), 0, SETS, Mess())
+    with on_clock_of(world, monkeypatch):
+        one = listener.Listener(SETS["small"])
+        one._round()
+        (last,) = one._keepers
+        assert last._view
+        groups = last._view.groups
+        first, other = groups
+        machines = [Machine("i-1", first, world.now)]
+
+        def keep(*_: object) -> None:
+            ends = {"i-1": "idle"} if also_ends else {}
+            last._raise(Decision(desired={first: wanted, other: 0}, end=ends), groups, machines)
+
+        monkeypatch.setattr(last, "_end_machines", keep)
+        decision = Decision(desired={first: 2, other: 0}, end={"i-1": "idle"})
+        last._act(decision, {first: 3, other: 0}, groups, machines, [], jobs.Rows(), {})
+        assert world.desired[groups[first]["AutoScalingGroupName"]] == expected
+
+
 def test_job_of_a_lost_machine_leaves_its_place_to_another(monkeypatch: pytest.MonkeyPatch) -> None:
     """GitHub counts the job for minutes after its machine, and gives the set no more than it can have."""
     world = ListenedWorld(0, Faults(0.0, (0.0, 0.0), 0.0), 0, SETS, Mess())

@@ -121,6 +121,11 @@ TAKEN = [
     "FROM x|EXPOSE 80/ 81/TCP 90-99 1.2.3.4:5:6 $A",
     "FROM x|VOLUME $A|STOPSIGNAL $B|STOPSIGNAL rtmin+3|STOPSIGNAL 15",
     "FROM x|HEALTHCHECK NONE",
+    "FROM x|HEALTHCHECK --retries=x none",
+    "# check= |FROM x",
+    "FROM x|RUN --mount=type=cache,target=/c,uid=1000680000,gid=4294967295,mode=00000000755 a",
+    "FROM x|RUN --mount=type=tmpfs,target=/c,size=1e9 a",
+    "FROM x AS a|RUN []|FROM y",
     "FROM x|HEALTHCHECK --interval=.5s --timeout=1h1.5m --retries=+3 --start-period=0 cmd a",
 ]
 
@@ -141,3 +146,13 @@ def test_build_that_buildkit_refuses_has_no_key(tmp_path: Path, text: str, messa
 @pytest.mark.parametrize("text", TAKEN)
 def test_build_that_buildkit_takes_has_a_key(tmp_path: Path, text: str) -> None:
     assert len(key_of(tmp_path, text)) == 64
+
+
+def test_default_that_an_argument_replaces_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "D").write_text('ARG B\nARG I=${B:?gone}\nFROM $I\nARG V="x\n')
+    given = {"I": "debian:12", "V": "1"}
+    assert build_key(tmp_path / "D", tmp_path, None, given, "linux/amd64").key
+    for name in given:
+        left = {key: value for key, value in given.items() if key != name}
+        with pytest.raises(DockerfileError):
+            build_key(tmp_path / "D", tmp_path, None, left, "linux/amd64")
