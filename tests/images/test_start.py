@@ -88,7 +88,7 @@ def test_missing_image_is_pulled_and_timed(slow: str, capsys: pytest.CaptureFixt
     [image] = json.loads(start(capsys, reference, "--import", "", "--runs", "1", "--json"))
     assert image["bytes"] > 30_000_000
     assert image["pull"]["download"] > 0
-    assert image["pull"]["unpack"] > 0
+    assert list(image["pull"]) == ["download", "unpack"]  # of a quick pull Docker may say nothing: all is download then
     assert list(image["runs"][0]) == ["container", "interpreter"]
     again = start(capsys, reference, "--import", "", "--runs", "1")
     assert [line.split() for line in again.splitlines()[3:5]] == [["download", "here"], ["unpack", "here"]]
