@@ -366,7 +366,7 @@ def test_entry_point_without_its_module_is_a_fault(start: str, expected: list[st
         (entry("/bin/sh", "-c", 'cd "$(dirname "$1")"; exec python3.11 opt/venv/lib'), ""),
     ],
 )
-def test_home_is_known_to_a_shell_alone_and_a_file_may_be_mounted(config: Config, reason: str) -> None:
+def test_home_is_a_shells_and_a_file_may_be_mounted(config: Config, reason: str) -> None:
     found = lines(APP, config, {"mounted": (0o755, 0)})
     assert [line.partition("Entrypoint: ")[2] for line in found] == ([reason] if reason else [])
 
