@@ -8,9 +8,17 @@ from pathlib import Path
 
 from containers.child_environment import LOCAL_SECONDS, child_environment
 
-UNUSED = (
-    *map(Path, ("/opt/ghc", "/opt/hostedtoolcache/CodeQL", "/usr/local/.ghcup", "/usr/local/lib/android")),
-    *map(Path, ("/usr/local/share/powershell", "/usr/share/dotnet", "/usr/share/swift")),
+UNUSED = tuple(
+    Path(folder)
+    for folder in (
+        "/opt/ghc",
+        "/opt/hostedtoolcache/CodeQL",
+        "/usr/local/.ghcup",
+        "/usr/local/lib/android",
+        "/usr/local/share/powershell",
+        "/usr/share/dotnet",
+        "/usr/share/swift",
+    )
 )
 """The largest preinstalled tools that no build uses (actions/runner-images, "Installed software")."""
 

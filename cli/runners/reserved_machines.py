@@ -101,8 +101,8 @@ def _machines(own: Runners) -> ReservedMachines:
 
 
 def _look_up(requested: NamedReservationsConfig, region: str, profile: str | None) -> list[Reservation]:
-    # Late, for runners without reservations need no boto3.
-    from scaler.aws import FAILURES, SHAPE, capacity_reservations, reason, user_client  # noqa: PLC0415 - as above
+    # Runners without reservations need no boto3.
+    from scaler.aws import FAILURES, SHAPE, capacity_reservations, reason, user_client  # noqa: PLC0415
 
     try:
         answers = capacity_reservations(user_client("ec2", region, profile), **reservations.asked(requested))

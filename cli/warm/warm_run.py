@@ -230,13 +230,14 @@ def _failure(reference: str, script: Path, status: int, printed: str, limits: Wa
         return SlipwayError(f"{script}: its caches have no room left in {limits.size:,} bytes: see slipway:warm.size")
     if status in _ENGINES:
         return run_failure(reference, printed, status)
-    killed = status == 128 + signal.SIGKILL
     lines = [one_line(line, 300) for line in printed.splitlines() if line.strip()][-_LAST_LINES:]
-    for line in lines if killed else lines[:-1]:
+    if status == 128 + signal.SIGKILL:
+        reason = "its container was killed, by hand or because this machine has no memory left"
+    else:
+        reason = f"it failed with status {status}: {lines.pop() if lines else 'it printed nothing'}"
+    for line in lines:
         print(f"  {line}", file=sys.stderr)
-    if killed:
-        return SlipwayError(f"{script}: its container was killed, by hand or because this machine has no memory left")
-    return SlipwayError(f"{script}: it failed with status {status}: {lines[-1] if lines else 'it printed nothing'}")
+    return SlipwayError(f"{script}: {reason}")
 
 
 def left_out(lines: Sequence[str]) -> str:

@@ -82,10 +82,11 @@ def flaw(each: Instruction) -> str:
         expected, pattern = _FLAGS.get(name, ("a value", ".*"))
         if not (re.fullmatch(pattern, value, re.DOTALL) if equals else name in _SWITCHES):
             return f"{one_line(flag)}: expected --{name}= and {expected}"
-        try:
-            _row(value if name == "mount" else "")
-        except csv.Error as error:
-            return f"{one_line(flag)}: {error}"
+        if name == "mount":
+            try:
+                _row(value)
+            except csv.Error as error:
+                return f"{one_line(flag)}: {error}"
     match each.keyword:
         case "HEALTHCHECK" if not _HEALTHCHECK.fullmatch(each.rest):
             return f"{one_line(each.rest) or 'nothing'}: expected NONE, or CMD and a command"

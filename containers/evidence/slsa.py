@@ -99,7 +99,7 @@ def predicate(ref: str, build: Build, source: Mapping[str, Any], login: Login | 
             "internalParameters": {
                 "builderPlatform": contents["platform"],
                 "engine": build.engine,
-                **({"engines": [re.sub(r"://[^/]*@", "://", each) for each in build.engines]} if build.engines else {}),
+                **({"engines": [_without_user(engine) for engine in build.engines]} if build.engines else {}),
                 "ref": source["ref"],
                 "uncommitted": source["uncommitted"],
                 "files": dict(contents["files"]),
@@ -181,6 +181,11 @@ def engine(build_on: str, engines: Sequence[str] = ()) -> str:
     addresses = engines or [os.environ.get("DOCKER_HOST", "unix://")]
     here = all(address.startswith("unix://") for address in addresses)
     return _THIS_MACHINE if build_on == "engine" and here else _ELSEWHERE
+
+
+def _without_user(address: str) -> str:
+    """Return an engine's address without who logs in there."""
+    return re.sub(r"://[^/]*@", "://", address)
 
 
 def _invocation() -> str:

@@ -139,6 +139,11 @@ def _gib(quantity: str) -> float:
     return float(quantity[:-2]) * 1024.0 ** ("Ki", "Mi", "Gi", "Ti").index(quantity[-2:]) / 1024**2
 
 
+def _ending(*parts: str | int) -> str:
+    """Return the ending of names: of several parts, those that say something."""
+    return "-".join(str(part) for part in parts if part)
+
+
 Addresses = Annotated[
     tuple[str, ...],
     BeforeValidator(listed, json_schema_input_type=str | tuple[str, ...]),
@@ -782,12 +787,11 @@ class KubernetesRunnersConfig(SeveralSetsConfig, RunnerSetConfig):
     @property
     def replicas(self) -> tuple[Replica, ...]:
         """The daemons of the build service, the profile's platform first."""
-        replicas: list[Replica] = []
-        for platform, pool in self.build_pools.items():
-            of_pool = [] if pool is self.build else [architecture(platform)]
-            endings = ("-".join([*of_pool, *([str(number)] if number else [])]) for number in range(pool.replicas))
-            replicas += [Replica(platform, pool, number, ending) for number, ending in enumerate(endings)]
-        return tuple(replicas)
+        return tuple(
+            Replica(platform, pool, number, _ending("" if pool is self.build else architecture(platform), number))
+            for platform, pool in self.build_pools.items()
+            for number in range(pool.replicas)
+        )
 
     @property
     def unpooled(self) -> tuple[str, ...]:

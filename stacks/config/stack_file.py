@@ -40,6 +40,8 @@ _MOST_VALUES = 100_000
 """Values of a stack's file, those of aliases too."""
 _MOST_DEPTH = 500
 """Brackets in one another; at some twice as many Python's own limit ends what reads them."""
+_HINTS = {"'\\t'": ": indent with spaces", "another document": ": remove its line ---, and what follows"}
+"""What to do about problems of PyYAML's."""
 _BRACKETS = {"[": 1, "{": 1, "]": -1, "}": -1}
 
 # How Pulumi's YAML reader (Go, yaml.v3) takes a plain scalar for a number or a date: its resolve.go, and the
@@ -121,10 +123,6 @@ def parse(text: str, where: str) -> dict[str, Any]:
     """Read the ``slipway:`` keys of a stack file's ``text``; ``where`` names the file in errors."""
     prefix = f"{NAMESPACE}:"
     return {key[len(prefix) :]: value for key, value in _config(text, where).items() if key.startswith(prefix)}
-
-
-_HINTS = {"'\\t'": ": indent with spaces", "another document": ": remove its line ---, and what follows"}
-"""What to do about problems of PyYAML's."""
 
 
 def _config(text: str, where: str) -> dict[str, Any]:

@@ -7,7 +7,7 @@ registry gets the packages alone.
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -245,28 +245,38 @@ class _Stack:
         if len(content) > _MOST_BYTES:
             self._mistakes.append(f"{where}.requirements: '{path}' has more than {_MOST_BYTES >> 20} MiB")
             return
-        names, start, first = packages.pip_names, "", 1
-        for number, line in enumerate([*lines, ""], 1):
-            first = first if start else number
-            # pip joins it with the next one, but for a comment (pip/_internal/req/req_file.py, join_lines)
-            if line.endswith("\\") and not line.lstrip().startswith("#"):
-                start += line[:-1]
-                continue
-            text, start = f"{start}{line}".partition(" #")[0].strip(), ""
+        names = packages.pip_names
+        for number, line in _joined(lines):
+            text = line.partition(" #")[0].strip()
             if not text or text.startswith("#"):
                 continue
             try:
                 one = requirement(text)
             except ValueError as error:
-                self._mistakes.append(f"{where}.requirements: {path}:{first}: '{one_line(text)}': {error}")
+                self._mistakes.append(f"{where}.requirements: {path}:{number}: '{one_line(text)}': {error}")
                 continue
             name = requirement_name(one)
             if name in names:
                 self._mistakes.append(
-                    f"{where}.requirements: {path}:{first}: '{one_line(text)}': {name} is there twice"
+                    f"{where}.requirements: {path}:{number}: '{one_line(text)}': {name} is there twice"
                 )
             names.append(name)
             yield one
+
+
+def _joined(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
+    """Yield the lines of a list of requirements, each with its number and joined with those on which it goes on.
+
+    No comment goes on in the next line (pip, ``pip/_internal/req/req_file.py``, ``join_lines``).
+    """
+    start, first = "", 1
+    for number, line in enumerate([*lines, ""], 1):
+        first = first if start else number
+        if line.endswith("\\") and not line.lstrip().startswith("#"):
+            start += line[:-1]
+        else:
+            yield first, start + line
+            start = ""
 
 
 def _names(own: OwnImageConfig) -> list[str]:

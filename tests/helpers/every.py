@@ -24,14 +24,13 @@ def every(
 
     Each run has a `tmp_path` of its own, a `monkeypatch` that is taken back after it, and a `capsys` that is empty; another
     fixture is one for all, so a run must leave it as it was. What takes long to find is given as a function, so that nothing
-    is done while tests are collected.
+    is done while tests are collected. A failure has the traceback of the first mistake. A run may not be skipped: nobody
+    would see the mistakes before it.
 
     Args:
         names: the test's parameters for a value, separated by commas.
         values: a value for each run, or a tuple of them where there are several names.
         labels: what a failure calls each value, where its text says little, as that of a function.
-
-    A failure has the traceback of the first mistake. A run may not be skipped: nobody would see the mistakes before it.
     """
     given, called = [name.strip() for name in names.split(",")], [*labels]
     assert len({*given}) == len(given), f"a name twice: {names}"

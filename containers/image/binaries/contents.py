@@ -174,8 +174,7 @@ def facts(path: str, size: int, file: IO[bytes]) -> Facts:
         return _whole(start, file, size, _LARGEST_DATABASE, partial(rpm_records.of_database, path))
     if distributions.is_metadata(path):
         return distributions.distribution(path, start + file.read(distributions.LARGEST))
-    parse = ownership_records.parser(path)
-    if parse:
+    if parse := ownership_records.parser(path):
         return _whole(start, file, size, _LARGEST_TEXT, partial(parse, path))
     if path == ownership_records.STATUS:
         return _whole(start, file, size, _LARGEST_TEXT, bytes)

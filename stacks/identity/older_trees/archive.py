@@ -58,8 +58,7 @@ def _places(root: Path) -> list[str]:
 
 def _archives(root: Path, tree: str, folder: str, prefix: str) -> list[bytes]:
     """Return the archives of a folder of a tree, or of all of it, with the paths in it below ``prefix``."""
-    words = ("ls-tree", "--full-tree", "-r", "-z", tree, *_paths(folder))
-    listing = git.read(root, *words)
+    listing = git.read(root, "ls-tree", "--full-tree", "-r", "-z", tree, *_paths(folder))
     entries = [entry.partition("\t") for entry in os.fsdecode(listing).split("\0") if entry]
     for path in (path for _, _, path in entries):
         if ".." in PurePosixPath(path).parts:  # git writes no such tree, and checks out none

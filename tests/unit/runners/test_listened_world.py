@@ -250,18 +250,26 @@ def test_runner_that_just_came_online_is_not_idle(monkeypatch: pytest.MonkeyPatc
             assert ends == [{machine.id: "idle"} if earlier or n == 2 else {} for n in range(3)]
 
 
-@pytest.mark.parametrize(("more", "kept", "expected"), [(0, 0, 2), (0, 1, 3), (1, 0, 3)])
-def test_message_beside_a_round_asks_for_no_machine_twice(
-    more: int, kept: int, expected: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The round has ended machines, and asks for what is missing then: the message's thread has asked for it already."""
+@contextlib.contextmanager
+def after_a_round(
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[tuple[ListenedWorld, listener.ListeningKeeper, keeper.Groups]]:
+    """Yield a world, and the keeper of a listener's first round in it with the groups that it saw."""
     world = ListenedWorld(0, Faults(0.0, (0.0, 0.0), 0.0), 0, SETS, Mess())
     with on_clock_of(world, monkeypatch):
         one = listener.Listener(SETS["small"])
         one._round()
         (last,) = one._keepers
         assert last._view
-        groups = last._view.groups
+        yield world, last, last._view.groups
+
+
+@pytest.mark.parametrize(("more", "kept", "expected"), [(0, 0, 2), (0, 1, 3), (1, 0, 3)])
+def test_message_beside_a_round_asks_for_no_machine_twice(
+    more: int, kept: int, expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The round has ended machines, and asks for what is missing then: the message's thread has asked for it already."""
+    with after_a_round(monkeypatch) as (world, last, groups):
         first, other = groups
 
         def end(*_: object) -> None:
@@ -279,13 +287,7 @@ def test_machine_that_got_a_job_beside_a_round_counts_once(
     wanted: int, expected: int, monkeypatch: pytest.MonkeyPatch, *, also_ends: bool
 ) -> None:
     """GitHub keeps its runner, which the round was to end. The message's thread may know, and count it, or not."""
-    world = ListenedWorld(0, Faults(0.0, (0.0, 0.0), 0.0), 0, SETS, Mess())
-    with on_clock_of(world, monkeypatch):
-        one = listener.Listener(SETS["small"])
-        one._round()
-        (last,) = one._keepers
-        assert last._view
-        groups = last._view.groups
+    with after_a_round(monkeypatch) as (world, last, groups):
         first, other = groups
         machines = [Machine("i-1", first, world.now)]
 
