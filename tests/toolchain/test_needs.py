@@ -184,6 +184,6 @@ def test_users_mirror_overrides_base_images(
 
 
 @pytest.mark.parametrize("text", ["{oops", "[]", '"x"', '{"images": null}', '{"images": 7}'])
-def test_malformed_textare_one_line(text: str) -> None:
+def test_malformed_text_is_one_line(text: str) -> None:
     with pytest.raises(ToolchainError, match=rf"^SLIPWAY_MIRRORS={re.escape(text)}: expected a JSON object such as "):
         apt_mirrors.configured({apt_mirrors.VARIABLE: text})
