@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Final
 
 from bench import torch_images
@@ -31,7 +32,7 @@ def run(setting: BenchSetting) -> Iterator[Measurement]:
     unpacked = [float(ours.unpacked)], _PEER, [float(plain.unpacked)]
     yield Measurement("d", f"unpacked size, torch {torch['version']}", *unpacked, unit="B", target=TARGET)
     yield Measurement("d", f"build and push, torch {torch['version']}, cold", [ours.seconds], _PEER, [plain.seconds])
-    starts = [Start.of(fetch(each.reference)) for each in (ours, plain)]
+    starts = [Start.of(each.reference, partial(fetch, each.reference)) for each in (ours, plain)]
     with setting.engine.tidied(setting.registry.address):
         measure(starts, CONTAINERS, Settings("torch", gpu=False, seconds=_SECONDS))
     for phase, title in (("import", "import torch"), ("import_cpu", "import torch, CPU")):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -235,7 +236,7 @@ def inspect(
 @click.option("--runs", type=click.IntRange(1, 100), default=3, show_default=True, help="Containers of each image.")
 @click.option("--gpu/--no-gpu", default=None, help="Use this machine's GPUs. Default: if it has NVIDIA's driver.")
 @click.option(
-    "--seconds", type=click.FloatRange(min=1), default=600, show_default=True, help="That a container may take."
+    "--seconds", type=click.FloatRange(1, 86_400), default=600, show_default=True, help="That a container may take."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON, in seconds and bytes.")
 @click.pass_context
@@ -263,15 +264,17 @@ def start(
     from stacks import plan
 
     own = measurement.read_script(script) if script else ("", "")
-    first = fetch(target) if is_reference(target) else selection.image(plan.make(target), None)
-    fetched = [first, *([fetch(against)] if against else [])]
-    images = [measurement.Start.of(image) for image in fetched]
+    first = partial(fetch, target) if is_reference(target) else partial(selection.image, plan.make(target), None)
+    images = [measurement.Start.of(target, first)]
+    images += [measurement.Start.of(against, partial(fetch, against))] if against else []
     settings = measurement.Settings(module, measurement.has_gpu() if gpu is None else gpu, seconds, own)
     measurement.measure(images, runs, settings)
     if as_json:
         print(json.dumps([image.as_json() for image in images], indent=2))
-    else:
+    elif any(image.pull or image.runs for image in images):
         print(*startup_text.lines(images), sep="\n")
+    for image in (image for image in images if image.failed):
+        print(f"{image.reference}: {image.failed}", file=sys.stderr)
     ctx.exit(1 if any(image.failed for image in images) else 0)
 
 

@@ -15,15 +15,23 @@ from typing import Final, cast
 
 from containers.child_environment import NETWORK_SECONDS, child_environment
 from containers.engine.engine_platforms import engine_failure
-from containers.errors import SlipwayError
+from containers.errors import SlipwayError, one_line
 
 _MOST: Final = 1 << 16
 """Bytes of a program's output that are kept: its end."""
+ENGINES: Final = range(125, 128)
+"""Exit statuses of `docker run` where the engine could not run the program (its manual, "Exit status")."""
+KILLED: Final = {
+    128
+    + signal.SIGKILL: "its container was killed, by hand, with its engine or because this machine has no memory left"
+}
+"""The exit status of `docker run` after a SIGKILL, and what that means."""
 _NO_RUN: Final = {
     'exec: "python3"': "it has no python3 on PATH, which runs in it: ",
+    "could not select device driver": "its engine has no NVIDIA container toolkit; install that, or take --no-gpu: ",
     "exec format error": "its python3 is for another platform than the engine's, which emulates none: ",
 }
-"""What runc names in its error if it cannot start the program (`docker run` v26.1.5), and what that means."""
+"""What runc or the engine says if it cannot start the program (`docker run` v26.1.5), and what that means."""
 _HINT: Final = re.compile(r"^(Run|See) 'docker run --help'.*$", re.MULTILINE)
 """What the client ends its errors with."""
 
@@ -62,10 +70,14 @@ def python_output(kind: str, reference: str, words: Sequence[str], seconds: floa
 
 
 def run_failure(reference: str, printed: str, status: int) -> SlipwayError:
-    """Return the error of a container that the engine could not run."""
-    reason = engine_failure("run", _HINT.sub("", printed), status)
+    """Return the error of a container that the engine could not run, or whose python3 failed."""
     why = next((text for words, text in _NO_RUN.items() if words in printed), "")
-    return SlipwayError(f"{reference}: {why}{reason}")
+    if status in ENGINES or why:
+        return SlipwayError(f"{reference}: {why}{engine_failure('run', _HINT.sub('', printed), status)}")
+    # Python ends what it says of a failed start with `<no Python frame>`.
+    lines = [line for line in printed.splitlines() if ": " in line] or ["it printed no reason"]
+    ended = f"its python3 ended with status {status}: {one_line(lines[-1], 300)}"
+    return SlipwayError(f"{reference}: {KILLED.get(status, ended)}")
 
 
 def pulled(reference: str) -> Pull | None:

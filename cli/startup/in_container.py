@@ -1,14 +1,16 @@
 """What runs in a container of the image: it prints how long each phase took, as one line of JSON.
 
-Its arguments are a module to import, 1 to use a GPU, and the name and text of the user's own first step, both empty if
-there is none. The image's own Python runs it, from 3.6 on, with nothing but the standard library.
+Its arguments are the seconds that it may take, a module to import, 1 to use a GPU, and the name and text of the user's
+own first step, both empty if there is none. The image's own Python runs it, from 3.6 on, with nothing but the standard
+library.
 """
 
 import time
 
 BEGAN = time.time()
 
-import importlib  # noqa: E402 - the interpreter's first line is a time
+import faulthandler  # noqa: E402 - the interpreter's first line is a time
+import importlib  # noqa: E402
 import json  # noqa: E402
 import os  # noqa: E402
 import subprocess  # noqa: E402
@@ -103,8 +105,10 @@ def measure(module: str, own: str, text: str, report: Any) -> None:
         timed("script", script, own, text)
 
 
-def main(module: str, gpu: str, own: str, text: str) -> None:
+def main(limit: str, module: str, gpu: str, own: str, text: str) -> None:
     """Print the report; the first phase that fails ends it."""
+    # Whoever started the container ends it before, unless they were killed.
+    faulthandler.dump_traceback_later(float(limit), exit=True)
     # Whatever a library prints goes elsewhere.
     output = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)

@@ -7,13 +7,14 @@ import math
 import statistics
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from cli.startup.docker_client import Pull, pulled, python_output
-from containers.errors import MALFORMED, SlipwayError, one_line
+from containers.errors import MALFORMED, SlipwayError, one_line, out_of_time
 from containers.image.registry_image import Image
 from containers.registry.reference import Reference
 
@@ -46,8 +47,12 @@ class Start:
     skipped: str = ""
 
     @classmethod
-    def of(cls, image: Image) -> Start:
-        """Return an image of a registry before anything is measured, by its digest."""
+    def of(cls, name: str, fetched: Callable[[], Image]) -> Start:
+        """Return an image of a registry before anything is measured, by its digest; by ``name`` if it is not got."""
+        try:
+            image = fetched()
+        except SlipwayError as error:
+            return cls(name, 0, 0, failed=str(error).removeprefix(f"{name}: "))
         reference = replace(Reference.of(image.reference), digest=image.digest)
         return cls(str(reference), image.size, len(image.layers))
 
@@ -106,21 +111,26 @@ def has_gpu() -> bool:
 
 
 def measure(images: Sequence[Start], count: int, settings: Settings) -> None:
-    """Pull each image, then run ``count`` containers of each, by turns.
-
-    Raises SlipwayError: the engine cannot be reached, or cannot pull or run an image.
-    """
-    for image in images:
-        image.pull = pulled(image.reference)
-    for _ in range(count):
+    """Pull each image, then run ``count`` containers of each, by turns. One that fails is left out from then on."""
+    steps: list[Callable[[Start], None]] = [_pull, *[partial(_add_run, settings=settings)] * count]
+    for step in steps:
         for image in images:
-            if not image.failed:
-                _add_run(image, settings)
+            try:
+                if not image.failed:
+                    step(image)
+            except SlipwayError as error:
+                image.failed = str(error).removeprefix(f"{image.reference}: ")
+            except subprocess.TimeoutExpired as error:
+                image.failed = out_of_time(error.cmd, error.timeout)
+
+
+def _pull(image: Start) -> None:
+    image.pull = pulled(image.reference)
 
 
 def _add_run(image: Start, settings: Settings) -> None:
     script = _SCRIPT.read_text(encoding="utf-8")
-    words = ["-c", script, settings.module, str(int(settings.gpu)), *settings.script]
+    words = ["-c", script, str(settings.seconds), settings.module, str(int(settings.gpu)), *settings.script]
     began = time.time()
     try:
         printed = python_output("start", image.reference, words, settings.seconds, gpu=settings.gpu)

@@ -45,8 +45,6 @@ def lines(images: Sequence[Start]) -> Iterator[str]:
     for image in images:
         if image.skipped:
             yield f"{image.reference}: skipped: {image.skipped}"
-        if image.failed:
-            yield f"{image.reference}: {image.failed}"
 
 
 def _pull(image: Start, part: str) -> str:

@@ -1,9 +1,9 @@
 """What runs in a container of the image: it says what the machine is, or runs the script and writes out its caches.
 
 The image's own Python runs it, from 3.7 on, with nothing but the standard library. Its arguments are the text of
-``warm_hook.py``, and for a run the folder of the caches and the script's name. The script comes on standard input.
-Its standard output is an archive of regular files, which the reader does not trust: the script may have changed all
-that this program does.
+``warm_hook.py``, and for a run the folder of the caches, the script's name and the seconds that it may take. The script
+comes on standard input. Its standard output is an archive of regular files, which the reader does not trust: the script
+may have changed all that this program does.
 
 In a job's pod nobody describes the machine before: there the arguments are those of :func:`leave`, and the archive is a
 file.
@@ -12,6 +12,7 @@ file.
 from __future__ import annotations
 
 import base64
+import faulthandler
 import hashlib
 import json
 import os
@@ -178,7 +179,9 @@ def main(text: str, *words: str) -> None:
         about = description(names)
         about["bytecode"] = bytecode(text, about["modules"] + "/slipway_warm.py")
         print("\n" + json.dumps(about), flush=True)
-    elif len(words) == 2:
+    elif len(words) == 3:
+        # Whoever started the container ends it before, unless they were killed.
+        faulthandler.dump_traceback_later(float(words[2]), exit=True)
         run(names, Path(words[0]), words[1], sys.stdin.buffer.read(), sys.stdout.buffer)
     else:
         leave(names, *words)

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any, Final, TypeVar, cast
 
-from cli.startup.docker_client import docker, isolated, pulled, python_output, run_failure
+from cli.startup.docker_client import ENGINES, KILLED, docker, isolated, pulled, python_output, run_failure
 from cli.warm import warm_container, warm_hook
 from cli.warm.warm_layer import LayerOwner
 from containers.blob import BlobUnreadable
@@ -43,8 +43,6 @@ _TAG: Final = re.compile(r"([a-z]+-[0-9]+)?", re.ASCII)
 _LONGEST_BYTECODE: Final = 1 << 15
 """In Base64; that of Python 3.11 has 11,000 characters."""
 _PROBE_SECONDS: Final = 120
-_ENGINES: Final = range(125, 128)
-"""Exit statuses of `docker run` where the engine could not run the program (its manual, "Exit status")."""
 _MOST: Final = 1 << 14
 """Bytes of what the script printed that are kept: its end."""
 _LAST_LINES: Final = 20
@@ -183,7 +181,7 @@ class EngineCaches:
         caches = f"{root}:rw,exec,nosuid,nodev,size={limits.size},nr_inodes={_INODES}"
         options = ["--interactive", "--read-only", "--tmpfs", f"{caches},mode=0700,uid={owner.uid},gid={owner.gid}"]
         options += ["--tmpfs", f"/tmp:rw,exec,nosuid,nodev,size={limits.size},nr_inodes={_INODES},mode=1777"]  # noqa: S108 - in the container
-        program = [reference, "-c", PROGRAM, HOOK, root, script.path.name]
+        program = [reference, "-c", PROGRAM, HOOK, root, script.path.name, str(limits.seconds)]
         words = ["docker", "run", *isolated(name, gpu=self.gpu), *options, *program]
         pipe, environment = subprocess.PIPE, child_environment("docker")
         with tempfile.TemporaryFile() as stdin:
@@ -228,13 +226,10 @@ def _failure(reference: str, script: Path, status: int, printed: str, limits: Wa
         return SlipwayError(f"{script}: it was not done in {limits.seconds:g} s: slipway:warm.seconds is the limit")
     if status == warm_container.FULL:
         return SlipwayError(f"{script}: its caches have no room left in {limits.size:,} bytes: see slipway:warm.size")
-    if status in _ENGINES:
+    if status in ENGINES:
         return run_failure(reference, printed, status)
     lines = [one_line(line, 300) for line in printed.splitlines() if line.strip()][-_LAST_LINES:]
-    if status == 128 + signal.SIGKILL:
-        reason = "its container was killed, by hand or because this machine has no memory left"
-    else:
-        reason = f"it failed with status {status}: {lines.pop() if lines else 'it printed nothing'}"
+    reason = KILLED.get(status) or f"it failed with status {status}: {lines.pop() if lines else 'it printed nothing'}"
     for line in lines:
         print(f"  {line}", file=sys.stderr)
     return SlipwayError(f"{script}: {reason}")

@@ -393,7 +393,9 @@ def _unbroken(silent: Callable[[], Silent]) -> Iterator[None]:
     except TimeoutError as error:
         raise silent() from error
     except (OSError, http.client.HTTPException, ValueError) as error:  # http.client reads a chunk of negative size too
-        raise EngineUnreachable(f"the connection to the Docker daemon broke: {error}") from error
+        raise EngineUnreachable(
+            f"the connection to the Docker daemon broke: {error}; it may have been restarted: run this again"
+        ) from error
 
 
 def _messages(

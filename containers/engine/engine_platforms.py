@@ -36,6 +36,9 @@ _MACHINES: Final[Mapping[str, tuple[int, bytes]]] = {
 _LOADED: Final = re.compile(r"\w[\w.:/@-]*", re.ASCII)
 """An image as the engine names it. It becomes a part of a path."""
 
+_LOGGED: Final = re.compile(r'^time="[^"]*" level=error msg="(.*)"$')
+"""A line that the client logs, as where the engine ends while a container runs (docker/cli v26.1.5)."""
+
 _CANNOT_RUN: Final = ("exec format error", "no such file or directory")
 """What an engine says of a program that the kernel cannot run; the second where a handler's interpreter is missing."""
 
@@ -97,9 +100,10 @@ def engine_failure(command: str, printed: str, status: int) -> SlipwayError:
     cli/connhelper/commandconn/commandconn.go, ``onEOF``).
     """
     lines = [line.strip() for line in printed.splitlines() if line.strip()]
-    last = lines[-1] if lines else f"status {status}"
+    last = _LOGGED.sub(r"\1", lines[-1]) if lines else f"status {status}"
     reason = one_line(last.rpartition("stderr=")[2] or last, 300)
-    return SlipwayError(f"the Docker engine: `docker {command}` failed: {reason}{engine_advice(last)}")
+    broke = "; a connection broke: once the engine answers, run this again" if last.endswith("EOF") else ""
+    return SlipwayError(f"the Docker engine: `docker {command}` failed: {reason}{broke}{engine_advice(last)}")
 
 
 def at(host: str) -> str:

@@ -97,21 +97,38 @@ def test_missing_image_is_pulled_and_timed(slow: str, capsys: pytest.CaptureFixt
 
 def test_two_images_stand_side_by_side(slow: str, push: Push, capsys: pytest.CaptureFixture[str]) -> None:
     other = push(PYTHON + BROKEN)
-    printed = start(capsys, slow, "--against", other, "--import", "slow", "--runs", "2", status=1)
+    assert main(["start", slow, "--against", other, "--import", "slow", "--runs", "2"]) == 1
+    printed, said = capsys.readouterr()
     lines = printed.splitlines()
     assert lines[0].startswith(f"[1] {slow}@sha256:")
     assert lines[3].split() == ["first", "[1]", "again", "[1]", "first", "[2]", "again", "[2]"]
     [row] = [line for line in lines if line.startswith("import ") and "CPU" not in line]
     assert len(row.split()) == 5, "the broken one has no time"
-    assert lines[-1].endswith(": import: OSError: libgone.so.1: cannot open shared object file")
+    assert said.endswith(": import: OSError: libgone.so.1: cannot open shared object file\n")
+
+
+def test_other_image_is_measured_beside_one_that_fails(
+    slow: str, push: Push, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for failing, why in (
+        (push("FROM {base}\n"), "it has no python3"),
+        (push("FROM {base}\nUSER nobodyhere\n"), "unable to find user nobodyhere"),
+        (push(PYTHON + "ENV PYTHONHOME=/nowhere\n"), "its python3 ended with status 1: ModuleNotFoundError: "),
+        ("127.0.0.1:1/none:1", "request to 127.0.0.1:1 failed"),
+    ):
+        for words in ([failing, "--against", slow], [slow, "--against", failing]):
+            images = json.loads(start(capsys, *words, "--import", "slow", "--runs", "1", "--json", status=1))
+            ends = {image["failed"]: len(image["runs"]) for image in images}
+            assert {reason.startswith(why) or why in reason: runs for reason, runs in ends.items()} == {
+                True: 0,
+                False: 1,
+            }
 
 
 def test_container_that_hangs_is_ended(push: Push, capsys: pytest.CaptureFixture[str]) -> None:
     hanging = push(PYTHON + "RUN echo 'while True: pass' > /usr/lib/python3.11/slow.py\n")
-    printed = start(capsys, hanging, "--import", "slow", "--runs", "3", "--seconds", "8", status=1)
-    first, *_, last = printed.splitlines()
-    assert first.endswith(" MB")
-    assert last.endswith(": it was not done in 8 s; --seconds gives it more")
+    said = refused(capsys, hanging, "--import", "slow", "--runs", "3", "--seconds", "8")
+    assert said.endswith(": it was not done in 8 s; --seconds gives it more")
     assert containers() == []
 
 

@@ -205,7 +205,11 @@ def test_newest_warm_image_is_kept_in_ecr(
         (warm_container.FULL, "x", "warm.py: its caches have no room left in 2,048 bytes: see slipway:warm.size"),
         (3, "first\n\nlast\n", "warm.py: it failed with status 3: last"),
         (3, "", "warm.py: it failed with status 3: it printed nothing"),
-        (137, "x", "warm.py: its container was killed, by hand or because this machine has no memory left"),
+        (
+            137,
+            "x",
+            "warm.py: its container was killed, by hand, with its engine or because this machine has no memory left",
+        ),
     ],
 )
 def test_script_that_fails_says_why(status: int, printed: str, expected: str) -> None:
