@@ -106,12 +106,13 @@ class Comparison:
     def pull(self) -> NodePull:
         """The bytes that a node with the earlier image must pull for the later one; nothing if they are the same."""
         config = 0 if self.before.digest == self.after.digest else self.after.config_size
-        return NodePull(len(self.pushed), config + sum(layer.size for layer in self.pushed))
+        before, after = ({layer.digest: layer.size for layer in image.layers} for image in (self.before, self.after))
+        return NodePull.of(after, before, config)
 
     @property
     def whole_pull(self) -> NodePull:
         """The bytes that a node without any layer must pull for the later image."""
-        return NodePull(len({layer.digest for layer in self.after.layers}), self.after.size)
+        return NodePull.of({layer.digest: layer.size for layer in self.after.layers}, {}, self.after.config_size)
 
     @property
     def bases(self) -> tuple[str | None, str | None]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any, Final
 
 RATE: Final = 125_000_000
@@ -19,6 +20,17 @@ def size(value: float) -> str:
     return f"{value:.0f} B"
 
 
+def kept(layers: Mapping[str, int], there: Iterable[str]) -> dict[str, int]:
+    """Return the ``layers`` that a node need not pull that has ``there``: from the lowest up to the first other one.
+
+    A node has layers unpacked, each on those below it: Docker (moby 0173da3f, distribution/xfer/download.go:
+    `missingLayer`), and containerd where it discards what it has unpacked, as on EKS (awslabs/amazon-eks-ami e48b98ad,
+    nodeadm/internal/containerd/config.template.toml: `discard_unpacked_layers`).
+    """
+    pairs = takewhile(lambda pair: pair[0][0] == pair[1], zip(layers.items(), there, strict=False))
+    return {layer: count for (layer, count), _ in pairs}
+
+
 @dataclass(frozen=True)
 class NodePull:
     """What a node must pull: the number of ``layers``, and ``size`` in bytes with the image's configuration."""
@@ -28,9 +40,9 @@ class NodePull:
 
     @classmethod
     def of(cls, layers: Mapping[str, int], there: Mapping[str, int], config: int = 0) -> NodePull:
-        """Return the pull of ``layers``, bytes by digest, on a node that has ``there``."""
-        missing = [count for digest, count in layers.items() if digest not in there]
-        return cls(len(missing), sum(missing) + config)
+        """Return the pull of ``layers``, bytes by digest, on a node that has ``there``; each the lowest first."""
+        stay = kept(layers, there)
+        return cls(len(layers) - len(stay), sum(layers.values()) - sum(stay.values()) + config)
 
     @property
     def seconds(self) -> float:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from containers.errors import SlipwayError
-from containers.image.node_pull import RATE_NAME, NodePull, size
+from containers.image.node_pull import RATE_NAME, NodePull, kept, size
 from containers.registry.reference import Reference
 from stacks.differences import platform_parts
 from toolchain.machine.steps import output
@@ -81,7 +81,7 @@ def forecasts(before: Mapping[str, Any], after: Mapping[str, Any], lookup: Looku
     The layers of its parent stay where the registry has the new parent. Nobody knows before a build what else it leaves
     as it was. So the published sizes of the other layers are the most that such a node would pull again.
     """
-    kept: dict[str, dict[str, int]] = {}
+    left: dict[str, dict[str, int]] = {}
     for name, image in platform_parts(before.get("images", {})).items():
         if not (_contents(before, name) != _contents(after, name) != (None, None)) or "@" not in image.get("ref", ""):
             continue
@@ -89,8 +89,8 @@ def forecasts(before: Mapping[str, Any], after: Mapping[str, Any], lookup: Looku
             published = lookup(image["ref"])
         except UNREADABLE:
             continue
-        below = _below(name, after, kept, lookup)
-        kept[name] = stay = {digest: count for digest, count in published.layers.items() if digest in below}
+        below = _below(name, after, left, lookup)
+        left[name] = stay = kept(published.layers, below)
         yield Forecast(name, stay, len(published.layers), NodePull.of(published.layers, stay, published.config))
 
 
@@ -111,7 +111,7 @@ def _contents(outputs: Mapping[str, Any], name: str) -> tuple[Any, Any]:
 
 
 def _below(
-    name: str, after: Mapping[str, Any], kept: Mapping[str, Mapping[str, int]], lookup: Lookup
+    name: str, after: Mapping[str, Any], left: Mapping[str, Mapping[str, int]], lookup: Lookup
 ) -> Mapping[str, int]:
     """Return the layers that the new parent of an image certainly has."""
     planned = after["plan"][name]
@@ -119,4 +119,4 @@ def _below(
     try:
         return lookup(reference).layers
     except UNREADABLE:
-        return next((layers for parent, layers in kept.items() if Reference.of(reference).name == parent), {})
+        return next((layers for parent, layers in left.items() if Reference.of(reference).name == parent), {})
