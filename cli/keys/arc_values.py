@@ -56,6 +56,7 @@ _IMAGES: Final = {
     "template.spec.containers.dind.image": "dockerImage",
 }
 """Images of containers by the key that has them."""
+_GRACE: Final = "template.spec.terminationGracePeriodSeconds"
 _ANY_JOB: Final = "ACTIONS_RUNNER_REQUIRE_JOB_CONTAINER"
 """The variable of the runner by which it takes jobs without a container (actions/runner, JobExtension.cs)."""
 
@@ -79,9 +80,10 @@ _WHY: Final = {
     "template.spec.tolerations": "those of the jobs' template count; without one, give each taint its key alone",
     "template.spec.containers.runner.volumeMounts": "no key takes volumes",
     "template.spec.containers.dind": "Slipway has its own: `cpu`, `memory`, `dockerImage` and `network` are its keys",
-    "template.spec.initContainers": "Slipway has those of its Docker daemon",
+    "template.spec.initContainers": "no key takes containers: pods have Slipway's own",
     "template.metadata": "pods have Slipway's own labels and annotations: a drain waits for a job",
     _ANY_JOB: "with jobPods, each job needs a `container:`",
+    _GRACE: "`grace` takes whole minutes, from 1 to 1440",
     "template.spec.volumes": "no key takes volumes: a folder of the node would be shared by jobs that trust nobody",
     "template.spec.resourceClaims": "what it claims is in its template of claims: give `gpuClaim`",
     "job.metadata": "pods have Slipway's own labels and annotations: a drain waits for a job",
@@ -183,9 +185,9 @@ def _translated(
     _take_image(rest, runners)
     _take_pull_secrets(rest, runners)
     _take_controller(rest, typed, runners)
-    if rest.get("template.spec.terminationGracePeriodSeconds", "").isdecimal():
-        seconds = int(rest.pop("template.spec.terminationGracePeriodSeconds"))
-        runners["grace"] = str(min(max(seconds // 60, 1), 1440))
+    seconds = rest.get(_GRACE, "")
+    if seconds.isdecimal() and int(seconds) in range(60, 1441 * 60, 60):
+        runners["grace"] = str(int(rest.pop(_GRACE)) // 60)
     own_size = {"cpu", "memory"}
     _take_size(rest, runners, container, {*_JOB_KEYS.values()} - (set() if template else own_size))
     for docker in () if "jobPods" in runners else ("containers.dind", "initContainers.dind"):

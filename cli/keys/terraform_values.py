@@ -74,6 +74,8 @@ _WHY: Final = {
     "*credit_specification *cpu_options *placement *license_specifications use_dedicated_host *monitoring": "no key "
     "takes such options of a machine",
     "*cloudwatch* runner_log_files log_class": "the machines' own logs are in CloudWatch; no key adds files",
+    "minimum_running_time_in_minutes": "runners.idle takes whole minutes, from 1 to 1440",
+    "runner_boot_time_in_minutes": "runners.boot takes whole minutes, from 5 to 120",
     "logging_retention_in_days": "runners.logDays takes 1, 3, 5, 7, 14, 30, 60, 90, 180 or 365",
     "*dynamic_labels* enableDynamicLabels awsDynamicLabelsPolicy": "jobs choose machines by the labels of a set",
     "job_retry *job_queued_check *queue* *webhook* *label* matcher* delay_* eventbridge fifo exactMatch bidirectional* "
@@ -94,10 +96,10 @@ _WHY: Final = {
 """Why a variable has no equal, by patterns of its name; the first one counts."""
 
 _NUMBERS: Final = {
-    "minimum_running_time_in_minutes": ("idle", 1, 1440),
-    "runner_boot_time_in_minutes": ("boot", 5, 120),
+    "minimum_running_time_in_minutes": ("idle", range(1, 1441)),
+    "runner_boot_time_in_minutes": ("boot", range(5, 121)),
 }
-"""Keys by their variables, with the least and the most that they take."""
+"""Keys by their variables, with the numbers that they take."""
 
 _TIMES: Final = {
     "idle_config": ("cron", "timeZone", "idleCount"),
@@ -312,9 +314,11 @@ def _of_set(variables: _Variables) -> dict[str, Any]:
     )
     if capacity := variables.take("instance_target_capacity_type", "spot"):
         own["spot"] = "true" if capacity == "spot" else "false"
-    for variable, (key, least, most) in _NUMBERS.items():
-        if (value := variables.take(variable, key)) is not None:
-            own[key] = str(min(max(int(value), least), most))
+    for variable, (key, numbers) in _NUMBERS.items():
+        if isinstance(rest.get(variable), Expression):
+            variables.take(variable, key)
+        elif str(rest.get(variable)) in map(str, numbers):
+            own[key] = str(rest.pop(variable))
     for key, value in _TAKEN.items():
         if rest.get(key) == value:
             del rest[key]
@@ -343,13 +347,17 @@ def _count(variables: _Variables) -> dict[str, Any]:
     if most is not None and int(most) < 0:
         most, variables.fill[f"runners.{variables.key}maxRunners"] = None, f"runners_maximum_count is {most}: no limit"
     rows: list[dict[str, Any]] = []
+    pool = 0
     for name, (cron, zone, size) in _TIMES.items():
         for entry in variables.take(name, "schedule") or []:
             if hours := _hours(entry[cron], aws=name == "pool_config"):
+                pool = max(pool, int(entry[size])) if name == "pool_config" else pool
                 rows.append({"minRunners": str(entry[size]), **hours, **_some({"timeZone": entry.get(zone)})})
             else:
                 variables.rest[name] = entry
     most = max([4, *(int(row["minRunners"]) for row in rows)]) if most is None else int(most)
+    if pool > most:
+        variables.fill[f"runners.{variables.key}maxRunners"] = f"pool_config has {pool} machines, and these are {most}"
     for row in rows:
         row["minRunners"] = str(min(int(row["minRunners"]), most))  # idle_config keeps machines, and makes none
     return {"maxRunners": str(most), **_some({"schedule": rows})}

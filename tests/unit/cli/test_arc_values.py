@@ -52,8 +52,8 @@ DIND: dict[str, Any] = {
 }
 
 
-def translated(path: Path) -> tuple[KubernetesRunnersConfig, list[str]]:
-    values, left = arc_values(path)
+def translated(path: Path, profile: str = "") -> tuple[KubernetesRunnersConfig, list[str]]:
+    values, left = arc_values(path, profile)
     config = flavors.load(values, "stack mine").runners
     assert isinstance(config, KubernetesRunnersConfig)
     return config, left
@@ -66,25 +66,27 @@ def dind(folder: Path, **more: Any) -> Path:
 
 
 def test_runner_of_pytorch_is_taken_but_for_what_is_named() -> None:
-    config, left = translated(PYTORCH)
-    assert (config.github.url, config.github.secret) == ("https://github.com/pytorch", "pytorch-arc")
+    config, left = translated(PYTORCH, "eks-p5")
+    assert (config.github.url, config.github.secret) == ("https://github.com/pytorch", "meta-prod-aws-uw1")
     assert config.scale_set == "mt-l-x86iamx-22-225-h100"
     assert (config.profile, config.devices["nvidia.com/gpu"], config.job_pods) == ("eks-p5", 1, True)
-    assert (config.cpu, config.memory, config.disk) == ("22", "225Gi", "200Gi")
-    assert (config.min_runners, config.max_runners, config.group) == (0, 8, "default")
-    assert config.per_node == 8
-    assert config.node_selector == {"workload-type": "github-runner", "instance-type": "p5.48xlarge"}
+    assert (config.cpu, config.memory, config.disk, config.shm) == ("22", "225Gi", "200Gi", "2Gi")
+    assert (config.min_runners, config.max_runners, config.group) == (0, 48, "meta-prod-aws-uw1")
+    assert (config.per_node, config.image) == (8, "ghcr.io/actions/actions-runner:2.333.1")
     assert config.arc.controller
     assert config.arc.controller.name == "arc-systems/arc-gha-rs-controller"
     assert config.arc.values
     listener = config.arc.values.runners["listenerTemplate"]["spec"]
     assert (listener["tolerations"][0]["value"], listener["containers"][0]["name"]) == ("true", "listener")
-    assert [each.key for each in config.tolerations] == ["instance-type"]  # the profile has that of the GPUs
+    assert config.arc.values.runners["listenerMetrics"]["histograms"]
+    assert [each.key for each in config.tolerations] == ["node-fleet", "instance-type"]  # the profile has the GPUs'
     assert [line.partition(": ")[0] for line in left] == [
+        "template.metadata",
         "template.spec.serviceAccountName",
+        "template.spec.priorityClassName",
         "template.spec.nodeSelector",
         "template.spec.tolerations",
-        "template.spec.containers.runner.image",
+        "template.spec.initContainers",
         "template.spec.containers.runner.command",
         "template.spec.containers.runner.env",
         "template.spec.containers.runner.resources",
@@ -92,18 +94,32 @@ def test_runner_of_pytorch_is_taken_but_for_what_is_named() -> None:
         "template.spec.volumes",
         "job.serviceAccountName",
         "job.automountServiceAccountToken",
+        "job.priorityClassName",
+        "job.schedulerName",
+        "job.affinity",
         "job.containers.$job.env",
         "job.containers.$job.volumeMounts",
         "job.volumes",
+        "job.metadata",
     ]
 
 
+DEFINITION = """name instance_type disk_size vcpu memory gpu max_runners node_fleet runner_class proactive_capacity
+    max_burst_capacity hud_failure_base_capacity imex_channels"""
+"""All settings of PyTorch's definitions of runners (pytorch/ci-infra at b1ce4a60, osdc/modules/arc-runners*/defs)."""
+
+
 def test_page_has_a_line_for_each_setting_of_pytorch() -> None:
-    page = (ROOT / "docs/runners/from-arc.md").read_text()
-    settings = ["name", "instance_type", "disk_size", "vcpu", "memory", "gpu", "max_runners"]
-    assert all(f"| `{name}` |" in page for name in settings)
-    for line in translated(PYTORCH)[1]:
-        assert f"| `{line.partition(': ')[0]}` |" in page, line
+    section = (ROOT / "docs/runners/from-arc.md").read_text().partition("## PyTorch's runner")[2]
+    named = re.findall(r"^\| `([\w.$-]+)` \| .+ \|$", section.partition("## ")[0], flags=re.MULTILINE)
+    assert named == [*DEFINITION.split(), *(line.partition(": ")[0] for line in translated(PYTORCH, "eks-p5")[1])]
+
+
+@pytest.mark.parametrize("seconds", ["30", "90", "86460"])
+def test_grace_of_no_whole_minutes_is_named(tmp_path: Path, seconds: str) -> None:
+    config, left = translated(dind(tmp_path, template={"spec": {"terminationGracePeriodSeconds": seconds}}))
+    assert "template.spec.terminationGracePeriodSeconds: `grace` takes whole minutes, from 1 to 1440" in left
+    assert config.grace == KubernetesRunnersConfig.model_fields["grace"].default
 
 
 VLLM = """aws_region vpc_id subnet_ids prefix github_app webhook_lambda_zip runners_lambda_zip

@@ -252,12 +252,30 @@ def test_runners_of_one_job_with_a_pool_are_taken(tmp_path: Path) -> None:
         "fill in: runners.maxRunners: runners_maximum_count is -1: no limit",
     ]
     assert keys(lines, "not taken")[:-1] == [
+        "minimum_running_time_in_minutes",
         "block_device_mappings",
         "job_retry",
         "userdata_post_install",
         "pool_config",
     ]
-    assert (config.idle, config.root) == (1, 200)
+    assert (config.idle, config.root) == (10, 200)
+
+
+@every("minutes, idle, boot", [(3000, 10, 20), (0, 10, 20), (2.5, 10, 20), ('"60"', 60, 60), (1441, 10, 20), (120, 120, 120)])  # fmt: skip
+def test_minutes_that_no_key_takes_are_named(tmp_path: Path, minutes: object, idle: int, boot: int) -> None:
+    text = DEFAULT.replace("minutes = 5", f"minutes = {minutes}\nrunner_boot_time_in_minutes = {minutes}")
+    config, _, lines = translated(written(tmp_path, text))
+    assert (config.idle, config.boot) == (idle, boot)
+    why = "takes whole minutes, from"
+    said = ["not taken: minimum_running_time_in_minutes: runners.idle " + why + " 1 to 1440", "not taken: runner_boot_time_in_minutes: runners.boot " + why + " 5 to 120"]  # fmt: skip
+    assert [line for line in lines if "minutes" in line] == (said if idle == 10 else [])
+
+
+def test_pool_above_the_most_machines_is_named(tmp_path: Path) -> None:
+    text = EPHEMERAL.replace("= -1", "= 4")
+    config, _, lines = translated(written(tmp_path, text))
+    assert (config.max_runners, config.schedule[0].min_runners) == (4, 4)
+    assert "fill in: runners.maxRunners: pool_config has 6 machines, and these are 4" in lines
 
 
 def test_several_runners_become_sets_of_one_platform(tmp_path: Path) -> None:
