@@ -23,7 +23,7 @@ import time
 import zlib
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from .aws import SHAPE, Failed, pages, reason
@@ -137,9 +137,7 @@ class Rows:
             self.listener = _text(row["known"])
             return
         if state == SHORTAGE:
-            none = {"N": "0"}  # a former release writes fewer
-            times = (row["since"], row["seen"], row.get("taken", none), row.get("freed", none))
-            self.shortage = Shortage(*(float(int(time["N"])) for time in times))
+            self.shortage = Shortage(**{each.name: float(int(row[each.name]["N"])) for each in fields(Shortage)})
             return
         if not REPOSITORY.fullmatch(row["repository"]["S"]):
             raise ValueError
@@ -154,9 +152,7 @@ class Rows:
 
 
 def _text(known: Mapping[str, Any]) -> str:
-    """Return what a listener knew. Raises ValueError for anything else; a former release kept text."""
-    if "S" in known:
-        return str(known["S"])
+    """Return what a listener knew. Raises ValueError for anything else."""
     unpacked = zlib.decompressobj()
     try:
         text = unpacked.decompress(known["B"], _LONGEST_KNOWN)
@@ -231,17 +227,16 @@ class Jobs:
         attributes = {"note": {"S": listener}, "known": {"B": zlib.compress(known.encode())}}
         self._client.put_item(**self._row(LISTENER, LISTENER, _LONGEST_LIFE, attributes), **({} if first else last))
 
-    def lead(self, listener: str, former: str, silent: str) -> str:
+    def lead(self, listener: str, silent: str) -> str:
         """Note that a listener works with this table; return "", or the last note of another one that does.
 
-        ``listener`` is the name of one alone. It takes over where the last note begins with ``former``, or is the
-        ``silent`` one.
+        ``listener`` is the name of one alone. It takes over where the last note is the ``silent`` one.
         """
         try:
             self._client.put_item(
                 **self._row(LEASE, LEASE, LONGEST_QUEUED, {"note": {"S": f"{listener} {time.time()}"}}),
-                ConditionExpression="attribute_not_exists(note) OR begins_with(note, :former) OR note = :silent",
-                ExpressionAttributeValues={":former": {"S": former}, ":silent": {"S": silent or "none"}},
+                ConditionExpression="attribute_not_exists(note) OR begins_with(note, :own) OR note = :silent",
+                ExpressionAttributeValues={":own": {"S": f"{listener} "}, ":silent": {"S": silent or "none"}},
                 ReturnValuesOnConditionCheckFailure="ALL_OLD",
             )
         except self._client.exceptions.ConditionalCheckFailedException as refused:

@@ -44,7 +44,7 @@ class AssignedJobs:
     numbers of jobs; None before the first. ``waiting`` has the jobs without a runner, by request, ``busy`` the requests
     by runner, ``ended`` the requests and the runners that are done with, ``failed`` the repository and workflow run by
     runner. ``lost`` are workflow runs that lost a machine. ``nameless`` is since when the others wait. ``taken`` are
-    checksums of messages.
+    checksums of messages. ``taken_back`` is which machines Auto Scaling is no longer asked for, as of a keeper.
     """
 
     session: str = ""
@@ -58,6 +58,7 @@ class AssignedJobs:
     lost: dict[int, None] = field(default_factory=dict)
     nameless: list[float] = field(default_factory=list)
     taken: dict[int, None] = field(default_factory=dict)
+    taken_back: list[tuple[float, str, int]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._lock = threading.RLock()
@@ -147,7 +148,7 @@ class AssignedJobs:
 
     @classmethod
     def of(cls, text: str) -> AssignedJobs:
-        """Return what a former listener knew; nothing where its text is of another release."""
+        """Return what a former listener knew; nothing where its text has another shape."""
         try:
             known = json.loads(text)
             return cls(
@@ -158,9 +159,10 @@ class AssignedJobs:
                 busy={str(name): int(request) for name, request in known["busy"].items()},
                 ended=dict.fromkeys(map(str, known["ended"])),
                 failed={str(name): (str(where), int(run)) for name, (where, run) in known["failed"].items()},
-                lost=dict.fromkeys(map(int, known.get("lost", ()))),
+                lost=dict.fromkeys(map(int, known["lost"])),
                 nameless=[float(since) for since in known["nameless"]],
-                taken=dict.fromkeys(map(int, known.get("taken", ()))),
+                taken=dict.fromkeys(map(int, known["taken"])),
+                taken_back=[(float(at), str(name), int(count)) for at, name, count in known["taken_back"]],
             )
         except _SHAPE:
             return cls()

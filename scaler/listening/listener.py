@@ -2,10 +2,10 @@
 
 One thread waits for messages, and requests machines at once by what the last round read. The other one does a round
 each minute, and soon after a message. Only one listener of a stack runs at a time (reserved concurrency): the next one
-starts with the minute in which this one ends. It finds in the table what this one knew. Two may run all the same. Of
-two functions, the listener of one works, and the other one waits. A function made anew has the former's name: its
-listener takes over at once, and the former's ends with its round, or with its wait for messages: the table no longer
-takes what it knows. Each of several sets has its own two threads, table and groups: none knows of another.
+starts with the minute in which this one ends. It finds in the table what this one knew. Two may run all the same, as of
+two functions, or of one that was made anew. Then one works, and the other one waits until it ends: two rounds at once
+would start two machines for a job. Each of several sets has its own two threads, table and groups: none knows of
+another.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import time
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -100,7 +100,6 @@ class _Source:
     checked: float = 0.0
     pages: int = 0
     online: dict[str, float] | None = None
-    taken_back: list[tuple[float, str, int]] = field(default_factory=list)
 
 
 class ListeningKeeper(Keeper):
@@ -110,7 +109,7 @@ class ListeningKeeper(Keeper):
         super().__init__(environment)
         self._source = source
         self._outside: set[str] = set()
-        self._taken_back = source.taken_back
+        self._taken_back = source.assigned.taken_back
         # GitHub's list and the table are asked about in each minute, and not after each message.
         self._whole = time.time() - source.checked >= _MINUTE - 1
         if self._whole:
@@ -237,9 +236,7 @@ class Listener:
         self._jobs = Jobs(client("dynamodb"), environment["JOBS"])
         webhook, retries = "WEBHOOK" in environment, int(environment["RETRIES"])
         self._source = _Source(self._set, AssignedJobs(), webhook, retries)
-        # The former listener of this function is over, or of one that is deleted: Lambda runs one at a time.
-        self._former = f"{environment.get('AWS_LAMBDA_FUNCTION_NAME', secrets.token_hex(8))} "
-        self._own = f"{self._former}{secrets.token_hex(8)}"
+        self._own = secrets.token_hex(8)
         self._other, self._since = "", 0.0
         self._wake = threading.Event()
         self._known = self._keeps = self._listens = False
@@ -287,10 +284,8 @@ class Listener:
         """
         with refusal("note who works"):
             is_silent = time.monotonic() - self._since > _SILENT_SECONDS
-            other = self._jobs.lead(self._own, self._former, self._other if is_silent else "")
-            if not other:
-                self._former = self._own
-            elif other != self._other:
+            other = self._jobs.lead(self._own, self._other if is_silent else "")
+            if other not in {"", self._other}:
                 self._since = time.monotonic()
                 log("waits", why=f"another listener works for {self._name}")
             self._other = other

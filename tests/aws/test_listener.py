@@ -161,23 +161,23 @@ def test_row_of_a_listener_with_3000_machines_fits(scaler: Scaler, repositories:
 
 def test_lease_of_a_table_is_one_listeners(scaler: Scaler) -> None:  # noqa: F811
     jobs = Jobs(scaler.api("dynamodb"), f"{NAME}-jobs")
-    assert jobs.lead("keeper 1", "keeper ", "") == ""
+    assert jobs.lead("keeper 1", "") == ""
     jobs.note_listener("keeper 1", "all that it knows", first=True)
-    note = jobs.lead("other 1", "other ", "")
+    note = jobs.lead("keeper 11", "")
     assert note.startswith("keeper 1 ")
-    assert jobs.lead("keeper 2", "keeper ", "") == ""  # the next one of the same function
-    jobs.leave("keeper 1")
-    assert jobs.lead("other 1", "other ", note).startswith("keeper 2 ")
+    assert jobs.lead("keeper 1", "") == ""
+    jobs.leave("keeper 11")
+    assert jobs.lead("keeper 11", note).startswith("keeper 1 ")  # it has noted again
     rows = jobs.rows()
     assert (rows.listener, rows.unreadable) == ("all that it knows", 0)
-    jobs.leave("keeper 2")
-    assert [jobs.lead(each, "other ", "") for each in ("other 1", "other 2")] == ["", ""]
-    silent = jobs.lead("keeper 3", "keeper ", "")
-    assert jobs.lead("keeper 3", "keeper ", silent) == ""
+    jobs.leave("keeper 1")
+    assert jobs.lead("keeper 2", "") == ""
+    silent = jobs.lead("keeper 3", "")
+    assert jobs.lead("keeper 3", silent) == ""
 
 
 def test_listener_that_began_first_keeps_nothing_any_more(scaler: Scaler) -> None:  # noqa: F811
-    """A function made anew has the former's name, whose listener may be in the middle of a message."""
+    """It was silent, and may be in the middle of a message all the same."""
     jobs = Jobs(scaler.api("dynamodb"), f"{NAME}-jobs")
     for text in ("old", "older"):
         jobs.note_listener("keeper 1", text, first=text == "old")

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from scaler import github, jobs, keeper, webhook
-from scaler.decide import Decision, Machine, Runner
+from scaler.decide import LISTED_SECONDS, Decision, Machine, Runner
 from scaler.listening import listener, scale_set
 from scaler.listening.assigned_jobs import AssignedJobs
 from tests.fakes.aws.listened_world import ListenedWorld, Mess, MovingWorld, environment
@@ -164,15 +164,80 @@ def test_no_job_of_two_sets_is_lost_and_no_machine_shared(case: str, monkeypatch
         check(played(seed, monkeypatch, **CASES[case]), f"{case}, history {seed}")
 
 
-def test_listener_follows_a_killed_one_of_its_function(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = ListenedWorld(0, Faults(0.0, (0.0, 0.0), 0.0), 0, SETS, Mess())
-    function = {**SETS["small"], "AWS_LAMBDA_FUNCTION_NAME": "keeper"}
+@every("minute, call", [(minute, call) for minute in (2, 14) for call in range(1, 12)])
+def test_listeners_in_one_round_start_no_machine_twice(minute: int, call: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A function is made anew while the former's last round waits for a call: a machine registers, or a job's ends."""
+    small = {**SETS["small"], "AWS_LAMBDA_FUNCTION_NAME": "keeper"}
+    world = ListenedWorld(0, Faults(0.0, (0.0, 0.0), 0.0), 2, {"small": small}, Mess())
+    for number, job in world.jobs.items():
+        job.begins, job.seconds = world.start + MINUTE + 10 * MINUTE * (number - 1), 5 * MINUTE
+    old, new = OneSet(world, "small"), OneSet(world, "small")
+    calls: list[str] = []
+
+    def pass_minute(one: OneSet) -> None:
+        begun = world.now
+        world.tick(None)
+        one.minute(dead=False, killed=False)
+        world.now = max(begun + MINUTE, world.now)
+
+    def before(call_of_old: str) -> None:
+        calls.append(call_of_old)
+        if len(calls) == call:
+            new.minute(dead=False, killed=False)
+
     with on_clock_of(world, monkeypatch):
-        former, other, next_one = (
-            listener.Listener(each) for each in (function, {**function, "AWS_LAMBDA_FUNCTION_NAME": "keep"}, function)
-        )
-        assert (former._leads(), other._leads(), next_one._leads()) == (True, False, True)
-        assert (former._leads(), other._leads(), next_one._leads()) == (False, False, True)
+        for _ in range(minute):
+            pass_minute(old)
+        opened, failed = world.urlopen, world.fail_aws
+        world.tick(None)
+        with monkeypatch.context() as patch:
+            patch.setattr(github._OPENER, "open", lambda *given, **more: (before("GitHub"), opened(*given, **more))[1])
+            patch.setattr(world, "fail_aws", lambda name: (before(name), failed(name))[1])
+            old.minute(dead=False, killed=False)
+        assert len(calls) >= call
+        for _ in range(60):
+            pass_minute(new)
+    machines = [each for each in world.machines.values() if each.boots < BOOT]
+    assert ([each.state for each in world.jobs.values()], len(machines)) == (["completed"] * 2, 2)
+
+
+def test_next_listener_knows_what_the_last_one_took_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Auto Scaling may have begun to start it, and lists it later: another kind of capacity would be one too many."""
+    small = environment("small", 1)
+    world = ListenedWorld(0, Faults(0.0, (0.0, 0.0), 0.0), 1, {"small": small}, Mess())
+    world.jobs[1].begins = world.start
+    spot, on_demand = json.loads(small["GROUPS"]).values()
+    with on_clock_of(world, monkeypatch):
+        old, new = (listener.Listener(small) for _ in range(2))
+        old._end = new._end = world.now + LIFE
+        assert old._leads()
+        assert old._attend()
+        world.desired[spot] = 1
+        old._round()  # no job is assigned yet
+        assert world.desired[spot] == 0
+        old._close()
+        world.tick(None)
+        new._jobs.note_shortage(jobs.Shortage(world.now - 450, world.now))
+        assert new._leads()
+        assert new._attend()
+        new._round()
+        assert (world.desired[spot], world.desired[on_demand]) == (0, 0)
+        world.now += LISTED_SECONDS
+        new._round()
+        assert (world.desired[spot], world.desired[on_demand]) == (0, 1)
+
+
+def test_listener_waits_for_another_one_that_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = ListenedWorld(0, Faults(0.0, (0.0, 0.0), 0.0), 0, SETS, Mess())
+    with on_clock_of(world, monkeypatch):
+        former, next_one = (listener.Listener(SETS["small"]) for _ in range(2))
+        for _ in range(4):
+            assert (former._leads(), next_one._leads()) == (True, False)
+            world.now += MINUTE
+        for _ in range(2):  # it is killed
+            assert not next_one._leads()
+            world.now += 50
+        assert (next_one._leads(), former._leads()) == (True, False)
 
 
 def test_listener_notes_that_it_works_during_a_long_round(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,7 +264,7 @@ def test_old_view_lacks_what_was_on_its_way_then(monkeypatch: pytest.MonkeyPatch
         one = listener.Listener(SETS["small"])
         one._round()
         (group, other) = json.loads(SETS["small"]["GROUPS"]).values()
-        one._source.taken_back.append((world.now, other, 1))
+        one._source.assigned.taken_back.append((world.now, other, 1))
         world.now += 40
         one._source.assigned.begin("s", {"totalAssignedJobs": 4, "totalRunningJobs": 0}, world.now)
         one._hurry()
@@ -381,14 +446,15 @@ def test_thread_that_outlives_its_listener_does_nothing(waits: str, monkeypatch:
         assert not old._leads()
 
 
-def test_former_of_a_function_made_anew_keeps_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its listener gets the answer to its wait for messages once the next one has begun, and ends."""
+def test_former_listener_keeps_nothing_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It gets the answer to its wait for messages once the next one has begun, and ends."""
     world = ListenedWorld(0, Faults(0.0, (0.0, 0.0), 0.0), 1, SETS, Mess())
     with on_clock_of(world, monkeypatch):
-        old, new = (listener.Listener({**SETS["small"], "AWS_LAMBDA_FUNCTION_NAME": "keeper"}) for _ in range(2))
+        old, new = (listener.Listener(SETS["small"]) for _ in range(2))
         old._end = new._end = world.now + LIFE
-        assert old._leads()
+        assert (old._leads(), new._leads()) == (True, False)
         old._begin()
+        world.now += 3 * MINUTE
         assert new._leads()
         monkeypatch.setattr(old._set, "message", lambda *_: [new._begin(), {"messageId": 1, "body": "[]"}][1])
         assert not old._attend()
