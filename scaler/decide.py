@@ -189,7 +189,8 @@ def decide(
     # A machine that is still starting may be for a job: only one that has been online is idle.
     idle_long = [each for each in free if each.id in fleet.settled and now - each.started > rules.idle]
     waiting, unassigned = _demand(now, rules, jobs, len(idle_long))
-    if unassigned and len(fleet.staying) >= rules.most:
+    rooms = (room(now, rules, machines, group) for group in rules.groups)
+    if unassigned and not (len(fleet.staying) < rules.most and any(rooms)):
         # Where no other machine has room, it may be this one to which GitHub gives no job. One is tried at a time.
         end[min(idle_long, key=lambda each: each.started).id] = "GitHub gave it no job"
         free = fleet.free(end)

@@ -103,6 +103,16 @@ def test_decide_without_fallback_waits_for_the_reservation() -> None:
     assert (capacity(NOW, alone), capacity(NOW, rules(cr_1=Reserved(2)))) == (2, 20)
 
 
+@every("available, ends", [(0, True), (1, False), (None, False)])
+def test_machine_without_jobs_gives_its_place_where_none_is(available: int | None, ends: bool) -> None:
+    """GitHub may give it no job at all, and where the reservation has no other place, no other machine gets one."""
+    alone = replace(rules(cr_1=Reserved(1 if ends else 2, available)), groups=("cr-1",))
+    there = [Machine("i-1", "cr-1", NOW - 7200)]
+    runners = [Runner(1, "i-1", online=True, busy=False)]
+    done = decide(NOW, alone, jobs(2, ago=3600), there, runners, {"i-1": NOW - 7000})
+    assert (done.end, done.unassigned) == ({"i-1": "GitHub gave it no job"} if ends else {}, [0])
+
+
 def test_decide_after_patience_takes_another_kind_of_capacity() -> None:
     given = rules(cr_1=Reserved(2))
     shortage, asked = None, []
