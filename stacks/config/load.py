@@ -125,6 +125,20 @@ _SENSITIVE = {key.rpartition(".")[2] for key, field in keys(StackConfig) if is_s
 """Last parts of the keys whose value no error shows."""
 
 
+FORMS: Final = {
+    "^[0-9]{12}$": "12 digits, in quotes",
+    "^([0-9]{12})?$": "12 digits, in quotes",
+    "^[1-9][0-9]*m?$": "CPUs, such as 4, or 500m for half of one",
+    r"^[0-9]+\.[0-9]+\.[0-9]+$": "a version, such as 0.14.2",
+    r"^[\w.-]+/[\w.-]+$": "OWNER/NAME of a repository",
+    r"^[\w.-]+(:\d+)?/[!-~]+$": "HOST/PATH of a repository, such as github.com/acme/images",
+    r"^refs/[!-~]+$": "a branch or tag, such as refs/heads/main",
+    "^[a-z0-9]+(-[a-z0-9]+)*$": "lower-case letters and digits, with - between them",
+    "^[!-~]+$": "text without spaces",
+    "^sha256:[0-9a-f]{64}$": "a digest: sha256: and 64 of 0-9 and a-f",
+}
+"""What text matches each ``pattern`` of a key."""
+
 _OF_KEY: Final = "[key]"
 """What pydantic puts last into the location of an error of a mapping's key."""
 
@@ -168,6 +182,10 @@ def _line(detail: ErrorDetails, where: str) -> str:
             quoted, message = "", "has no value: give one, or leave the key out"
         case "model_type" | "model_attributes_type" | "dict_type":
             message = "expected a mapping of keys to values"
+        case "string_pattern_mismatch":
+            message = f"expected {FORMS[context['pattern']]}"
+        case "int_parsing" | "int_from_float":
+            message = "expected a whole number"
         case "tuple_type" | "list_type":
             message = "expected a list"
     return f"{where}: {name}:{quoted} {message[:1].lower()}{message[1:]}"

@@ -15,10 +15,11 @@ from containers.registry.reference import Reference
 from stacks import flavors, plan
 from stacks.config import torch as torch_config
 from stacks.config.fetching.mirrors import MirrorsConfig
-from stacks.config.load import from_pulumi
+from stacks.config.load import FORMS, from_pulumi
 from stacks.config.model import Model
 from stacks.config.registries.ghcr import GhcrRegistryConfig
 from stacks.config.registries.this_machine import LocalRegistryConfig
+from stacks.config.stack_file import ROOT
 from stacks.flavors.torch_family.family_config import FamilyExtrasConfig
 from stacks.versions.pytorch import torch_release
 from tests.helpers import refusals
@@ -28,6 +29,35 @@ from tests.helpers.registry_kinds import LISTED
 
 def camel(model: type[Model]) -> list[str]:
     return [field.alias or name for name, field in model.model_fields.items()]
+
+
+def patterns(value: Any) -> Iterator[str]:
+    """Yield the patterns of the keys in a schema."""
+    if isinstance(value, dict):
+        yield from [value["pattern"]] if isinstance(value.get("pattern"), str) else []
+        value = [*value.values()]
+    for item in value if isinstance(value, list) else []:
+        yield from patterns(item)
+
+
+def test_form_of_each_pattern_is_said_in_words() -> None:
+    schema = json.loads((ROOT / "stacks/stack.schema.json").read_text())
+    assert {*patterns(schema)} - {"^slipway:"} == {*FORMS}
+
+
+@every(
+    "values, message",
+    [
+        ({"cpu": "22 cores"}, "cpu: '22 cores': expected CPUs, such as 4, or 500m for half of one"),
+        ({"maxRunners": "4 machines"}, "maxRunners: '4 machines': expected a whole number"),
+        ({"gpus": 1.5}, "gpus: '1.5': expected a whole number"),
+    ],
+)
+def test_text_of_another_form_is_refused_in_words(values: dict[str, Any], message: str) -> None:
+    runners = {"kind": "kubernetes", "github": {"url": "https://github.com/acme", "secret": "github"}, **values}
+    with pytest.raises(SlipwayError) as caught:
+        flavors.load({"flavor": "runners", "runners": runners}, "stack x")
+    assert str(caught.value) == f"stack x: slipway:runners.{message}"
 
 
 def switches(model: type[Model]) -> Iterator[str]:

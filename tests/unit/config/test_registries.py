@@ -108,14 +108,14 @@ def test_ecr_with_own_host_needs_account_and_region() -> None:
         ),
         ({**ECR, "repository": HOST}, f"slipway:registry.repository: '{HOST}': expected a host and a lower-case path"),
         ({**ECR, "repository": f"{HOST}/ml:1"}, f"slipway:registry.repository: '{HOST}/ml:1': expected a host and"),
-        ({**ECR, "account": "1234"}, "slipway:registry.account: '1234': string should match pattern"),
+        ({**ECR, "account": "1234"}, "slipway:registry.account: '1234': expected 12 digits, in quotes"),
         (
             {**ECR, "account": "9" * 12},
             "slipway:registry: account '999999999999' is not the repository's, 123456789012",
         ),
         ({**ECR, "region": "us-east-1"}, "slipway:registry: region 'us-east-1' is not the repository's, eu-west-1"),
         ({**ECR, "keepNewest": "0"}, "slipway:registry.keepNewest: '0': input should be greater than or equal to 1"),
-        ({**ECR, "keepNewest": "many"}, "slipway:registry.keepNewest: 'many': input should be a valid integer"),
+        ({**ECR, "keepNewest": "many"}, "slipway:registry.keepNewest: 'many': expected a whole number"),
         ({**ECR, "kmsKey": "alias/mine"}, "slipway:registry: kmsKey 'alias/mine': expected a key's ARN, arn:aws:kms:"),
         (
             {**ECR, "kmsKey": KEY.replace("eu-west-1", "us-east-1")},
