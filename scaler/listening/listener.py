@@ -51,8 +51,11 @@ GitHub takes 5,000 an hour of an App or a user. The others are for the first rou
 _AT_ONCE = 32
 """Most machines that are registered at a time: at half a second each, 3,800 a minute."""
 
-_SILENT_SECONDS = 150.0
-"""Seconds after which a listener is no more that notes nothing. One that works does before each wait for messages."""
+_SILENT_SECONDS = 90.0
+"""Seconds after which a listener is no more that notes nothing.
+
+One that works does before each wait for messages, of 65 seconds at most, and before each round.
+"""
 
 _LONGEST_PAUSE = 30.0
 """Most seconds until the next attempt after a refusal."""
