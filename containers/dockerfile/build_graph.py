@@ -14,11 +14,10 @@ import posixpath
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from decimal import Decimal
 from typing import Any, Final
 
 from containers.dockerfile.expansion import ExpansionError, expand
-from containers.dockerfile.instruction_values import REMOTE, mounts
+from containers.dockerfile.instruction_values import REMOTE, mounts, nanoseconds, ports
 from containers.dockerfile.instructions import HEREDOC, Dockerfile, Instruction, declarations, json_array, pairs
 from containers.dockerfile.stages import (
     DECLARED,
@@ -36,15 +35,11 @@ from containers.platform_name import normal
 from containers.registry.reference import Reference
 
 _UNKNOWN: Final = re.compile("\0[^\0]*\0")
-_PORTS: Final = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?(?:/((?i:tcp|udp|sctp)))?")
 _COMMAND: Final = re.compile(r"(?i:CMD)[ \t]+(.*)", re.DOTALL)
 _FILLED: Final = {"BUILDPLATFORM", "BUILDOS", "BUILDARCH"}
 """Variables of the engine that are never empty (``dockerfile2llb/platform.go``)."""
 _VARIABLE: Final = re.compile(r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)\})", re.ASCII)
 _PLAIN_TEXT: Final = re.compile(rf"(?:[^$\\]|{_VARIABLE.pattern})*", re.ASCII)
-_UNITS: Final = {"ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
-_TIME: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(ns|us|µs|ms|s|m|h)")
-"""A number and a unit of Go's ``time.ParseDuration``, as ``HEALTHCHECK`` has them (``instructions/parse.go``)."""
 _SCRIPT: Final = re.compile(r"(<<-?)(['\"]?)\w+\2")
 """The whole command of a ``RUN`` whose script is a here-document."""
 _DEFAULT_FLAGS: Final = {
@@ -264,7 +259,9 @@ class _Graph:
                     config["Cmd"] = None
             case "EXPOSE" | "VOLUME":
                 words = [self._value(word, stage) for word in each.words]
-                words = [port for word in words for port in _ports(word)] if each.keyword == "EXPOSE" else words
+                words = (
+                    [port for word in words for port in ports(word) or [word]] if each.keyword == "EXPOSE" else words
+                )
                 config.setdefault(each.keyword, {}).update(dict.fromkeys(words, ""))
             case "HEALTHCHECK":
                 config["Healthcheck"] = _healthcheck(each)
@@ -434,15 +431,6 @@ def _path(path: str) -> str:
     return path if "\0" in path else within(path)
 
 
-def _ports(text: str) -> Sequence[str]:
-    """Return the ports of a range, each with its protocol (``convert_expose.go``)."""
-    match = _PORTS.fullmatch(text)
-    if match is None:
-        return [text]
-    first, last, protocol = match.groups()
-    return [f"{port}/{(protocol or 'tcp').lower()}" for port in range(int(first), int(last or first) + 1)]
-
-
 def _healthcheck(each: Instruction) -> Sequence[Any]:
     """Return a check with times in nanoseconds, and without those of zero: the engine's defaults."""
     flags = []
@@ -451,15 +439,8 @@ def _healthcheck(each: Instruction) -> Sequence[Any]:
         if name == "--retries":
             amount = int(value or 0) if re.fullmatch("[0-9]{0,9}", value) else None
         else:
-            amount = _nanoseconds(value)
+            amount = nanoseconds(value)
         if amount != 0:
             flags.append([name, value if amount is None else amount])
     command = _COMMAND.fullmatch(each.rest)
     return [flags, json_array(command[1]) or command[1] if command else each.rest.upper()]
-
-
-def _nanoseconds(text: str) -> int | None:
-    """Return the nanoseconds of a time as Go writes it, such as ``1m30s``; None for any other text."""
-    if not re.fullmatch(rf"(?:{_TIME.pattern})+", text):
-        return 0 if text in ("", "0") else None
-    return int(sum(Decimal(number) * _UNITS[unit] for number, unit in _TIME.findall(text)))

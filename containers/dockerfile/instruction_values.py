@@ -1,15 +1,19 @@
 """What BuildKit refuses in an instruction that it can parse: flags, mounts, times, ports, signals, names of images.
 
 The rules are those of moby/buildkit v0.26.3 (``frontend/dockerfile``: ``instructions/bflag.go``, ``parse.go`` and
-``commands_runmount.go``, ``dockerfile2llb/convert.go`` and ``convert_expose.go``), and of its containerd/platforms,
-moby/sys/signal and dchapes-mode. A value that only the build knows is left to the build.
+``commands_run*.go``, ``dockerfile2llb/convert.go`` and ``convert_expose.go``, ``dfgitutil/git_ref.go``), and of its
+containerd/platforms, moby/sys/signal, go-digest and dchapes-mode. A value that only the build knows is left to it.
 """
 
 from __future__ import annotations
 
 import csv
+import ipaddress
 import re
 from collections.abc import Callable, Container, Sequence
+from contextlib import suppress
+from decimal import Decimal
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from containers.dockerfile.instructions import HEREDOC, Instruction, declarations, json_array, pairs
 from containers.errors import one_line
@@ -21,16 +25,20 @@ Value = Callable[[str], str | None]
 _BOOLEAN = "1|0|t|f|T|F|true|false|TRUE|FALSE|True|False"
 _SWITCHES = {"keep-git-dir", "link", "parents", "unpack"}
 _REPEATED = {"device", "exclude", "mount"}
-_TIME = ("a time such as 1m30s", r"|\+?0|\+?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:ns|us|µs|ms|s|m|h))+")
+_UNITS = {"ns": 1, "us": 10**3, "µs": 10**3, "μs": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
+_TIME = re.compile(rf"(0*[0-9]{{1,19}}(?:\.[0-9]*)?|\.[0-9]+)({'|'.join(_UNITS)})")
+_LONGEST_TIME = (1 << 63) - 1
+_DEVICE_OPTION = rf"(?i:required)(?:=(?:{_BOOLEAN}))?"
 _FLAGS = {
     **dict.fromkeys(_SWITCHES, ("true or false", "(?i:true|false)")),
-    **dict.fromkeys(("interval", "start-interval", "start-period", "timeout"), _TIME),
+    "device": ("a name", f"(?:{_DEVICE_OPTION},)*[^,]+(?:,{_DEVICE_OPTION})*"),
     "mount": ("options such as type=cache,target=/x", ".+"),
     "network": ("default, none or host", "default|none|host"),
-    "retries": ("a number", r"|\+?0*[0-9]{1,10}"),
+    "retries": ("a number of at most 999999999", r"|\+?0*[0-9]{1,9}"),
     "security": ("sandbox or insecure", "sandbox|insecure"),
 }
 """What a flag's value must be: in words, and as a regular expression. Any value will do for another flag."""
+_TIMES = ("interval", "start-interval", "start-period", "timeout")
 _HEALTHCHECK = re.compile(r"(?i:NONE)|(?i:CMD)[\t\v\f\r ]+(?!\[\s*\]$).+", re.DOTALL)
 _OPTIONS = {"src": "source", "dst": "target", "destination": "target", "ro": "readonly", "rw": "readwrite"}
 """Other names of a mount's options."""
@@ -56,13 +64,22 @@ _TYPES = {
 _MODE = re.compile(r"0*[0-7]{1,4}|[ugoa]*(?:[-+=][ugorstwxX]*)+(?:,[ugoa]*(?:[-+=][ugorstwxX]*)+)*")
 REMOTE = re.compile(r"https?://|(?i:git|ssh)://|[A-Za-z0-9_-]+@[A-Za-z0-9.-]+:")
 """How a source of ``ADD`` begins that is no path in the context."""
-_PORT = re.compile(r"(?:.*:)?\+?([0-9]{1,9})(?:-\+?([0-9]{1,9}))?(?:/(?i:tcp|udp|sctp)?)?")
+_PORTS = re.compile(r"\+?([0-9]{1,9})(?:-\+?([0-9]{1,9}))?")
+_PROTOCOL = re.compile("/(tcp|udp|sctp)?$", re.IGNORECASE)
+_HTTP_CHECKSUM = re.compile("sha256:[0-9a-f]{64}|sha384:[0-9a-f]{96}|sha512:[0-9a-f]{128}")
+_GIT_SWITCHES = ("keep-git-dir", "submodules", "fetch-by-commit")
+_GIT_QUERY = {
+    **dict.fromkeys(("ref", "tag", "branch", "subdir", "checksum", "commit"), ("a value", ".+")),
+    **dict.fromkeys(_GIT_SWITCHES, ("true or false", f"|{_BOOLEAN}")),
+    "mtime": ("checkout or commit", "checkout|commit"),
+}
+"""Queries of a git address, as :data:`_FLAGS`. v0.31.0 added ``fetch-by-commit`` and ``mtime``."""
 _SIGNAL = re.compile(
-    "[-+]?0*[1-9][0-9]*|(?i:(?:SIG)?(?:ABRT|ALRM|BUS|CHLD|CLD|CONT|FPE|HUP|ILL|INT|IO|IOT|KILL|PIPE|POLL|PROF|PWR|QUIT"
-    "|RT(?:MIN|MAX)(?:[-+][0-9]{1,2})?|SEGV|STKFLT|STOP|SYS|TERM|TRAP|TSTP|TTIN|TTOU|URG|USR[12]|VTALRM|WINCH|XCPU|XFSZ))"
+    "[-+]?0*[1-9][0-9]{0,17}|(?i:(?:SIG)?(?:ABRT|ALRM|BUS|CHLD|CLD|CONT|FPE|HUP|ILL|INT|IO|IOT|KILL|PIPE|POLL|PROF|PWR|QUIT"
+    r"|RTMIN(?:\+(?:[1-9]|1[0-5]))?|RTMAX(?:-(?:[1-9]|1[0-4]))?|SEGV|STKFLT|STOP|SYS|TERM|TRAP|TSTP|TTIN|TTOU|URG|USR[12]|VTALRM|WINCH|XCPU|XFSZ))"
 )
 _PLATFORM = re.compile(
-    r"[A-Za-z0-9_-]+(?:\(.*\))?(?:/[A-Za-z0-9_.-]+){1,2}"
+    r"[A-Za-z0-9_-]+(?:\([A-Za-z0-9_.-]*\))?(?:/[A-Za-z0-9_.-]+){1,2}"
     "|(?i:aix|android|darwin|dragonfly|freebsd|hurd|illumos|ios|js|linux|macos|nacl|netbsd|openbsd|plan9|solaris|windows|zos"
     r"|386|i386|amd64|x86_64|x86-64|amd64p32|arm|armhf|armel|armbe|arm64|aarch64|arm64be|loong64|mips\w*|ppc\w*"
     "|riscv(?:64)?|s390x?|sparc(?:64)?|wasm)"
@@ -82,6 +99,8 @@ def flaw(each: Instruction) -> str:
         expected, pattern = _FLAGS.get(name, ("a value", ".*"))
         if not (re.fullmatch(pattern, value, re.DOTALL) if equals else name in _SWITCHES):
             return f"{one_line(flag)}: expected --{name}= and {expected}"
+        if name in _TIMES and (nanoseconds(value) is None or 0 < (nanoseconds(value) or 0) < _UNITS["ms"]):
+            return f"{one_line(flag)}: expected --{name}= and a time of at least 1ms, such as 1m30s"
         if name == "mount":
             try:
                 _row(value)
@@ -103,7 +122,11 @@ def words(each: Instruction, escape: str, given: Container[str]) -> Sequence[str
         case "ENV" | "LABEL":
             return [word for pair in pairs(each, escape) for word in pair]
         case "ADD" | "COPY":
-            return [*_paths(each), *(each.flag(name) or "" for name in ("chown", "chmod", "checksum"))]
+            flags = (each.flag(name) or "" for name in ("chown", "chmod", "checksum"))
+            documents = (match["name"] for match in map(HEREDOC.fullmatch, each.words) if match and match["name"])
+            replaced = (text for name, text in zip(documents, each.heredocs, strict=False) if name.isidentifier())
+            # quotes have no meaning in a here-document: convert.go:935
+            return [*_paths(each), *flags, *(re.sub("['\"]", "-", text) for text in replaced)]
         case "EXPOSE" | "VOLUME":
             return each.words
         case "STOPSIGNAL" | "USER" | "WORKDIR":
@@ -141,10 +164,42 @@ def _unexpected(text: str | None, pattern: re.Pattern[str], expected: str) -> st
 
 
 def _flaw_of_port(port: str) -> str:
-    match = _PORT.fullmatch(port)
-    if match and int(match[1]) <= int(match[2] or match[1]) < 1 << 16:
+    if ports(port):
         return ""
     return f"{one_line(port)}: expected a port of at most 65535, such as 80, 80/udp or 80-90"
+
+
+def ports(text: str) -> Sequence[str]:
+    """Return the ports of a word of ``EXPOSE``, each with its protocol; nothing for what is none."""
+    *address, host, own = ["", "", *text.split(":")][-max(3, text.count(":") + 1) :]
+    protocol = _PROTOCOL.search(own)
+    inner = _range(own[: protocol.start()] if protocol else own)
+    outer = _range(host)
+    if (host and not outer) or (outer and len(inner) not in (1, len(outer))):
+        return ()
+    if ip := ":".join(address):
+        try:
+            ipaddress.ip_address(ip[1:-1] if ip.startswith("[") else ip)
+        except ValueError:
+            return ()
+    return [f"{port}/{(protocol[1] if protocol else None) or 'tcp'}".lower() for port in inner]
+
+
+def _range(text: str) -> range:
+    """Return the ports from the first to the last one; nothing for any other text."""
+    match = _PORTS.fullmatch(text)
+    first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
+    return range(first, last + 1) if last < 1 << 16 else range(0)
+
+
+def nanoseconds(text: str) -> int | None:
+    """Return the nanoseconds of a time as Go writes it, such as ``1m30s``; None for any other text."""
+    text = text.removeprefix("+")
+    if text in ("", "0"):
+        return 0
+    parts = _TIME.findall(text)
+    total = sum(int(Decimal(number) * _UNITS[unit]) for number, unit in parts)
+    return total if "".join(map("".join, parts)) == text and total <= _LONGEST_TIME else None
 
 
 def _paths(each: Instruction) -> Sequence[str]:
@@ -197,14 +252,49 @@ def _flaw_of_copy(each: Instruction, value: Value) -> str:
     if mode and not _MODE.fullmatch(mode):
         return f"--chmod={one_line(mode)}: expected octal digits of at most 7777, or a mode such as u+x"
     *sources, _ = _paths(each)
-    if checksum:
-        if len(sources) != 1:
-            return "--checksum: expected one source"
-        source = value(sources[0])
-        if source is not None and not REMOTE.match(source):
+    if checksum and len(sources) != 1:
+        return "--checksum: expected one source"
+    for source in filter(None, map(value, sources)):
+        if checksum and not REMOTE.match(source):
             return f"--checksum: {one_line(source)}: expected an address of http or git"
+        if each.keyword == "ADD" and (flaw := _flaw_of_address(source, each, checksum)):
+            return f"{one_line(source)}: {flaw}"
     if each.keyword == "COPY" and not each.flag("from"):
         for source in filter(None, map(value, sources)):
             if REMOTE.match(source):
                 return f"{one_line(source)}: expected a path; ADD fetches addresses"
     return ""
+
+
+def _flaw_of_address(address: str, each: Instruction, checksum: str | None) -> str:
+    """Return what is wrong with an address of git, or with the checksum of another one."""
+    with suppress(ValueError):  # which git finds
+        parts = urlsplit(address)
+        if re.match("https?://", address) and not unquote(parts.path).endswith(".git"):
+            return _unexpected(checksum or None, _HTTP_CHECKSUM, "--checksum=sha256: and 64 digits")
+        given = parse_qsl(parts.query, keep_blank_values=True) if REMOTE.match(address) else []
+        queries = dict(given)
+        for name, value in given:
+            expected, pattern = _GIT_QUERY.get(name, (f"one of {', '.join(_GIT_QUERY)}", "$^"))
+            if not re.fullmatch(pattern, value):
+                return f"?{one_line(name)}={one_line(value)}: expected {expected}"
+        ref, _, folder = unquote(parts.fragment).partition(":")
+        tag, branch = queries.get("tag", ""), queries.get("branch", "")
+        one = {
+            "ref": {ref, queries.get("ref", ""), _prefixed("refs/tags/", tag), _prefixed("refs/heads/", branch)},
+            "subdir": {folder, queries.get("subdir", "")},
+            "checksum": {checksum or "", queries.get("checksum", queries.get("commit", ""))},
+            "keep-git-dir": {_switch(each.flag("keep-git-dir")), _switch(queries.get("keep-git-dir"))},
+            "each query": set(map(str, range(len(given) - len(queries) + 1))),
+        }
+        if name := next((name for name, values in one.items() if len(values - {""}) > 1), ""):
+            return f"expected one value of {name}"
+    return ""
+
+
+def _prefixed(prefix: str, name: str) -> str:
+    return name and f"{prefix}{name.removeprefix(prefix)}"
+
+
+def _switch(value: str | None) -> str:
+    return "" if value is None else str(value.lower() in ("", "1", "t", "true"))

@@ -100,10 +100,74 @@ REFUSED = [
     ("FROM x|HEALTHCHECK CMD []", "2: HEALTHCHECK: CMD []: expected NONE, or CMD and a command"),
     (
         "FROM x|HEALTHCHECK --interval=1 CMD a",
-        "2: HEALTHCHECK: --interval=1: expected --interval= and a time such as 1m30s",
+        "2: HEALTHCHECK: --interval=1: expected --interval= and a time of at least 1ms, such as 1m30s",
     ),
-    ("FROM x|HEALTHCHECK --retries=-1 CMD a", "2: HEALTHCHECK: --retries=-1: expected --retries= and a number"),
-    ("FROM x|HEALTHCHECK --retries=3ns CMD a", "2: HEALTHCHECK: --retries=3ns: expected --retries= and a number"),
+    (
+        "FROM x|HEALTHCHECK --retries=-1 CMD a",
+        "2: HEALTHCHECK: --retries=-1: expected --retries= and a number of at most 999999999",
+    ),
+    (
+        "FROM x|HEALTHCHECK --timeout=999us CMD a",
+        "2: HEALTHCHECK: --timeout=999us: expected --timeout= and a time of at least 1ms, such as 1m30s",
+    ),
+    (
+        "FROM x|HEALTHCHECK --interval=2562048h CMD a",
+        "2: HEALTHCHECK: --interval=2562048h: expected --interval= and a time of at least 1ms, such as 1m30s",
+    ),
+    (
+        "FROM x|HEALTHCHECK --retries=3ns CMD a",
+        "2: HEALTHCHECK: --retries=3ns: expected --retries= and a number of at most 999999999",
+    ),
+]
+OF_PORTS = ("80-82:90-93", "8080:80-90", "a:80", "1.2.3:80:90", "99999:80", "-80", "80-", "80/tcp/udp")
+OF_GIT = (
+    ("?branch=main&tag=v1", "expected one value of ref"),
+    ("?ref=main#dev", "expected one value of ref"),
+    ("?tag=v1#refs/heads/v1", "expected one value of ref"),
+    ("?subdir=/d#main:e", "expected one value of subdir"),
+    ("?ref=a&ref=a", "expected one value of each query"),
+    ("?ref=", "?ref=: expected a value"),
+    ("?keep-git-dir=maybe", "?keep-git-dir=maybe: expected true or false"),
+    ("?submodules=no", "?submodules=no: expected true or false"),
+)
+REFUSED += [
+    (f"FROM x|EXPOSE {port}", f"2: EXPOSE: {port}: expected a port of at most 65535, such as 80, 80/udp or 80-90")
+    for port in OF_PORTS
+]
+REFUSED += [
+    (f"FROM x|ADD https://h/a.git{query} /c", f"2: ADD: https://h/a.git{query}: {flaw}") for query, flaw in OF_GIT
+]
+REFUSED += [
+    (f"FROM x|STOPSIGNAL {signal}", f"2: STOPSIGNAL: {signal}: expected a signal such as SIGTERM or 15")
+    for signal in ("SIGRTMIN+16", "RTMAX-15", "RTMIN-1", "SIGRTMAX+1", "9999999999999999999")
+]
+REFUSED += [
+    (
+        f"FROM x|ADD --checksum={checksum} https://h/a c",
+        f"2: ADD: https://h/a: {checksum}: expected --checksum=sha256: and 64 digits",
+    )
+    for checksum in ("sha256:abc", "sha512:" + "0" * 64, "md5:abc", "0" * 64, "SHA256:" + "0" * 64)
+]
+REFUSED += [
+    (
+        "FROM x|ADD git@h:a.git?nope=v1 /c",
+        "2: ADD: git@h:a.git?nope=v1: ?nope=v1: expected one of ref, tag, branch, subdir, checksum, commit, keep-git-dir, submodules, fetch-by-commit, mtime",
+    ),
+    (
+        "FROM x|ADD --checksum=a git://h/a?commit=b /c",
+        "2: ADD: git://h/a?commit=b: expected one value of checksum",
+    ),
+    (
+        "FROM x|ADD --keep-git-dir=false https://h/a.git?keep-git-dir /c",
+        "2: ADD: https://h/a.git?keep-git-dir: expected one value of keep-git-dir",
+    ),
+    (
+        "FROM --platform=windows(10.0+win32k)/amd64 x",
+        "1: FROM: windows(10.0+win32k)/amd64: expected a platform such as linux/amd64",
+    ),
+    ("FROM scratch|RUN --mount=type=cache a", "2: RUN: --mount: target=: expected a folder below /"),
+    ("FROM x|RUN --device=a/b=c,bogus=1 a", "2: RUN: --device=a/b=c,bogus=1: expected --device= and a name"),
+    ("FROM x|COPY <<E /a|${B|E", r"2: COPY: ${B\nE\n: ${B\n...} is a form that BuildKit does not have"),
 ]
 TAKEN = [
     "FROM --platform=linux x",
@@ -126,6 +190,16 @@ TAKEN = [
     "FROM x|RUN --mount=type=cache,target=/c,uid=1000680000,gid=4294967295,mode=00000000755 a",
     "FROM x|RUN --mount=type=tmpfs,target=/c,size=1e9 a",
     "FROM x AS a|RUN []|FROM y",
+    "FROM x|EXPOSE :80 1.2.3.4::90 [::1]:80:90 ::1:80:90 80-82:90 8080-8090:80 80-82:90-92 0-65535/udp",
+    "FROM x|STOPSIGNAL SIGRTMIN+15|STOPSIGNAL RTMAX-14|STOPSIGNAL -1",
+    "FROM x|HEALTHCHECK --interval=1ms --timeout=2562047h --start-period=1.s --start-interval=+.5m CMD a",
+    "FROM x|RUN --device=required,a/b=c,required=true a",
+    "FROM x|COPY <<E <<'F' /a/|\"'$B|E|${B|F",
+    "FROM x|ADD https://h/a.git?tag=v1&subdir=d&submodules&keep-git-dir=1&commit=abc#refs/tags/v1:d /c",
+    "FROM x|ADD --keep-git-dir https://h/a.git?mtime=commit&keep-git-dir=true /c",
+    "FROM x|ADD https://h/a?foo=1&foo=2#bar /c",
+    "FROM x|ADD --checksum=abc https://h/a.git /c",
+    "FROM x|ADD --checksum=sha512:" + "0" * 128 + " https://h/a /c",
     "FROM x|HEALTHCHECK --interval=.5s --timeout=1h1.5m --retries=+3 --start-period=0 cmd a",
 ]
 
