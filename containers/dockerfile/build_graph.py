@@ -187,27 +187,24 @@ class _Graph:
         elif name == "scratch":
             stage = _Stage("scratch", complete=True, values={"PATH": _unknown("PATH")})
         else:
-            stage = _Stage(self._image(each, name, platform), complete=False, folder=_unknown("folder"))
+            stage = _Stage(self._image(name, platform), complete=False, folder=_unknown("folder"))
         self._stages.append(stage)
         self._names |= {word.lower(): stage for word in alias[1:]}
         return stage
 
-    def _image(self, each: Instruction, name: str, platform: str = "") -> str:
+    def _image(self, name: str, platform: str = "") -> str:
         """Return the step of an image, with its registry and tag written out."""
         if "\0" not in name:
-            try:
-                reference = Reference.parse(name)
-            except ValueError as error:
-                raise self._dockerfile.error(each, f"{one_line(name)}: {error}; expected such as debian:12") from None
+            reference = Reference.parse(name)
             tag = reference.tag or ("" if reference.digest else "latest")
             name = str(replace(reference.in_full, tag=tag))
         platform = platform if "\0" in platform else normal(platform)
         return _hash("image", name, "" if platform == self._platform else platform)
 
-    def _from(self, each: Instruction, name: str) -> str:
+    def _from(self, name: str) -> str:
         """Return the last step of a stage, or an image."""
         stage = self._names.get(name.lower())
-        return stage.step if stage else "scratch" if name == "scratch" else self._image(each, name)
+        return stage.step if stage else "scratch" if name == "scratch" else self._image(name)
 
     def _declare(self, each: Instruction, stage: _Stage) -> None:
         for name, default in declarations(each, self._dockerfile.escape):
@@ -284,6 +281,7 @@ class _Graph:
 
         def unknown(name: str, operator: str, rest: str) -> str | None:
             value = stage.values.get(name)
+            operator = "" if operator[-1:] == "-" and not rest else operator  # both are empty without a value
             if value is None and not stage.complete:
                 return _unknown("parent", name, operator, rest)
             if operator[-1:] in ("#", "%", "/"):
@@ -344,8 +342,10 @@ class _Graph:
         options.setdefault("readonly", "true" if kind == "bind" else "false")
         options["source"] = _path(options.get("source", ""))
         if "from" in options:
-            options["from"] = self._from(each, options["from"])
+            options["from"] = self._from(options["from"])
         if kind == "cache":
+            if options.get("from") == "scratch":
+                del options["from"]  # as without it: convert_runmount.go:69
             # any other name is dropped, and who waits with it: solver/llbsolver/ops/exec.go:86
             default = (options.pop("id", "") or posixpath.normpath(target)) == options["target"]
             options["id"] = "default" if default and options.pop("sharing", "shared") == "shared" else ""
@@ -355,7 +355,7 @@ class _Graph:
     def _copy(self, each: Instruction, stage: _Stage) -> None:
         origin, place = each.flag("from") or None, number(each)
         if origin is not None:
-            origin = self._from(each, origin) if place is None else self._stages[place].step
+            origin = self._from(origin) if place is None else self._stages[place].step
         *words, target = each.words
         flags = self._copy_flags(each, stage)
         sources: list[Any] = []

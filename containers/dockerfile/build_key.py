@@ -62,7 +62,7 @@ def build_key(file: Path, context: Path, target: str | None, arguments: Mapping[
     """
     folder, path = Folder(context, whole=True), str(file.absolute())
     dockerfile = instructions.parse(folder.read(path), str(file))
-    reach = stages.reach(dockerfile, target, arguments, platform)
+    reach = stages.reach(dockerfile, target, arguments, platform, whole=True)
     files = ContextFiles(dockerfile, folder, folder.paths(path)).followed(reach.sources)
     digests = {name: folder.digest(files[name]) for name in sorted(files)}
     last = [each.words for each in dockerfile.instructions if each.keyword == "FROM"][-1]

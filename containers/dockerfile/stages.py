@@ -27,6 +27,7 @@ from containers.dockerfile.instructions import (
 )
 from containers.errors import one_line
 from containers.platform_name import architecture, system
+from containers.registry.reference import Reference
 
 _ENGINE = ("BUILDPLATFORM", "BUILDOS", "BUILDARCH", "BUILDVARIANT", "BUILDOSVERSION", "TARGETOSVERSION", "TARGETSTAGE")
 """Variables of every build whose values depend on the engine."""
@@ -181,7 +182,9 @@ def default(dockerfile: Dockerfile, argument: str) -> str | None:
     return None
 
 
-def reach(dockerfile: Dockerfile, target: str | None, arguments: Mapping[str, str], platform: str) -> Reach:
+def reach(
+    dockerfile: Dockerfile, target: str | None, arguments: Mapping[str, str], platform: str, *, whole: bool = False
+) -> Reach:
     """Return what the build of a target can read.
 
     Args:
@@ -189,13 +192,14 @@ def reach(dockerfile: Dockerfile, target: str | None, arguments: Mapping[str, st
         target: the stage to build; None for the last one.
         arguments: the build arguments. A parent image's value may be any text that names no stage.
         platform: the platform to build for, such as ``linux/amd64``.
+        whole: whether the file is built as it is. BuildKit then reads the ``FROM`` of each stage, reached or not.
 
     Raises:
         DockerfileError: there is no such stage, what an instruction reads is not known before the build, or the stages
             or their variables are without a reasonable bound.
     """
     try:
-        return _Search(dockerfile, arguments, platform).of(target)
+        return _Search(dockerfile, arguments, platform).of(target, whole=whole)
     except RecursionError:
         raise DockerfileError(f"{dockerfile.path}: too many stages, each of which needs the one before it") from None
 
@@ -240,12 +244,15 @@ class _Search:
         self._had: dict[int, int] = {}  # by stage, its sources: bit N is that of self._sources[N]
         self._runs: list[tuple[Instruction, int, _Scope]] = []
 
-    def of(self, target: str | None) -> Reach:
+    def of(self, target: str | None, *, whole: bool) -> Reach:
         index = self._find(target.lower(), len(self._stages)) if target else len(self._stages) - 1
         if index is None:
             stages = ", ".join(stage.name for stage in self._stages if stage.name) or "none with a name"
             raise DockerfileError(f"{self._dockerfile.path}: there is no stage '{target}'; it has {stages}")
         self._visit(index)
+        for stage in self._stages if whole else ():
+            if self._try(stage.image, self._outer) is not None:
+                self._base(stage)
         reached = sorted(self._reached)
         inner = [
             self._renumbered(instruction, reached)
@@ -326,13 +333,7 @@ class _Search:
         if index in self._reached:
             return self._reached[index]
         stage = self._stages[index]
-        self._refuse(stage.first, self._outer)
-        image = self._expand(stage.first, stage.image, self._outer)
-        if not image:
-            raise self._dockerfile.error(
-                stage.first,
-                f"{one_line(stage.image)} is empty; declare it by ARG before the first FROM, with a value or a default",
-            )
+        image = self._base(stage)
         base = self._find(image, index)
         if base is None:
             self._outside.add(image)
@@ -351,6 +352,27 @@ class _Search:
             self._read(instruction, index, scope)
         self._reached[index] = scope
         return scope
+
+    def _base(self, stage: _Stage) -> str:
+        """Return the image or the stage that a stage begins with. Raises DockerfileError: BuildKit refuses its FROM."""
+        self._refuse(stage.first, self._outer)
+        image = self._expand(stage.first, stage.image, self._outer)
+        if not image:
+            raise self._dockerfile.error(
+                stage.first,
+                f"{one_line(stage.image)} is empty; declare it by ARG before the first FROM, with a value or a default",
+            )
+        if image not in self._places:
+            self._check_reference(stage.first, image)
+        return image
+
+    def _check_reference(self, instruction: Instruction, name: str) -> None:
+        try:
+            Reference.parse(name)
+        except ValueError as error:
+            raise self._dockerfile.error(
+                instruction, f"{one_line(name)}: {error}; expected such as debian:12"
+            ) from None
 
     def _refuse(self, instruction: Instruction, scope: _Scope) -> None:
         """Raise the error of an instruction that BuildKit refuses, as far as its values are known."""
@@ -480,6 +502,7 @@ class _Search:
         """Visit a stage of which an instruction takes files; return the sources that it has."""
         place = self._find(name.lower(), len(self._stages)) if number is None else number
         if place is None:
+            self._check_reference(instruction, name)
             self._outside.add(name)
             return 0
         if not 0 <= place < index:

@@ -53,6 +53,12 @@ REFUSED = [
     ),
     ("FROM x|ADD --checksum=sha256:0 a b", "2: ADD: --checksum: a: expected an address of http or git"),
     ("FROM x|ADD --checksum=a http://b http://c d", "2: ADD: --checksum: expected one source"),
+    (
+        "FROM $A AS a|FROM x",
+        "1: FROM: $A is empty; declare it by ARG before the first FROM, with a value or a default",
+    ),
+    ("ARG V|FROM x:$V AS a|FROM x", "2: FROM: x:: invalid reference format; expected such as debian:12"),
+    ("FROM --platform=foo x AS a|FROM x", "1: FROM: foo: expected a platform such as linux/amd64"),
     ("FROM x|RUN []", "2: RUN: []: expected a command"),
     ("FROM x|RUN --network=foo a", "2: RUN: --network=foo: expected --network= and default, none or host"),
     ("FROM x|RUN --security=foo a", "2: RUN: --security=foo: expected --security= and sandbox or insecure"),
@@ -190,6 +196,7 @@ TAKEN = [
     "FROM x|RUN --mount=type=cache,target=/c,uid=1000680000,gid=4294967295,mode=00000000755 a",
     "FROM x|RUN --mount=type=tmpfs,target=/c,size=1e9 a",
     "FROM x AS a|RUN []|FROM y",
+    "FROM $BUILDOS AS a|FROM x",
     "FROM x|EXPOSE :80 1.2.3.4::90 [::1]:80:90 ::1:80:90 80-82:90 8080-8090:80 80-82:90-92 0-65535/udp",
     "FROM x|STOPSIGNAL SIGRTMIN+15|STOPSIGNAL RTMAX-14|STOPSIGNAL -1",
     "FROM x|HEALTHCHECK --interval=1ms --timeout=2562047h --start-period=1.s --start-interval=+.5m CMD a",
@@ -230,3 +237,17 @@ def test_default_that_an_argument_replaces_is_not_read(tmp_path: Path) -> None:
         left = {key: value for key, value in given.items() if key != name}
         with pytest.raises(DockerfileError):
             build_key(tmp_path / "D", tmp_path, None, left, "linux/amd64")
+
+
+@every(
+    "one, other",
+    [
+        ("FROM x|RUN --mount=type=cache,target=/c a", "FROM x|RUN --mount=type=cache,target=/c,from=scratch a"),
+        ("FROM x|COPY a /${B}", "FROM x|COPY a /${B:-}"),
+        ("FROM x|COPY a /$B", "FROM x|COPY a /${B-}"),
+        ("FROM x|HEALTHCHECK --interval=90s CMD a", "FROM x|HEALTHCHECK --interval=1.5m CMD a"),
+        ("FROM x|EXPOSE 80-81/tcp", "FROM x|EXPOSE 8080-8081:80-81"),
+    ],
+)
+def test_forms_of_one_step_have_one_key(tmp_path: Path, one: str, other: str) -> None:
+    assert key_of(tmp_path, one) == key_of(tmp_path, other)
