@@ -24,8 +24,8 @@ def folder() -> Path:
     return Path(home, "slipway")
 
 
-def take_program(name: str, key: str, target: Path) -> bool:
-    """Copy a built program to `target`, if the cache has it; return whether it has. `key` says what it was built of."""
+def take_file(name: str, key: str, target: Path) -> bool:
+    """Copy what was built to `target`, if the cache has it; return whether it has. `key` says what it was built of."""
     program = content(name, key)
     if program is None:
         return False
@@ -57,8 +57,8 @@ def content(kind: str, key: str) -> bytes | None:
     return None
 
 
-def keep_program(name: str, key: str, program: Path) -> None:
-    """Keep a built program for the next checkout. A cache that cannot be written costs a build."""
+def keep_file(name: str, key: str, program: Path) -> None:
+    """Keep what was built for the next checkout. A cache that cannot be written costs a build."""
     keep_content(name, key, program.read_bytes())
 
 

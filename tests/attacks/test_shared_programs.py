@@ -23,14 +23,14 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
     program = tmp_path / "built"
     program.write_bytes(b"built")
-    user_cache.keep_program("tool", KEY, program)
+    user_cache.keep_file("tool", KEY, program)
     [kept] = user_cache.folder().iterdir()
     return kept
 
 
 def taken(tmp_path: Path, key: str = KEY) -> bytes | None:
     target = tmp_path / "new/bin/tool"
-    return target.read_bytes() if user_cache.take_program("tool", key, target) else None
+    return target.read_bytes() if user_cache.take_file("tool", key, target) else None
 
 
 def test_built_program_is_taken_by_another_checkout(kept: Path, tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_what_others_put_in_the_folder_goes(kept: Path, tmp_path: Path) -> None:
     planted = kept.with_name(f"tool-{KEY}-{hashlib.sha256(b'planted').hexdigest()}")
     planted.write_bytes(b"planted")
     (tmp_path / "built").write_bytes(b"built anew")
-    user_cache.keep_program("tool", KEY, tmp_path / "built")
+    user_cache.keep_file("tool", KEY, tmp_path / "built")
     assert taken(tmp_path) == b"built anew"
     assert not planted.exists()
 
@@ -111,7 +111,7 @@ def test_what_others_put_in_the_folder_goes(kept: Path, tmp_path: Path) -> None:
 def test_cache_that_cannot_be_written_costs_a_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    user_cache.keep_program("tool", KEY, tmp_path / "file")
+    user_cache.keep_file("tool", KEY, tmp_path / "file")
     assert taken(tmp_path) is None
 
 
@@ -159,7 +159,7 @@ def test_stranger_with_the_parent_gets_nothing_written(home: Path, tmp_path: Pat
         assert stranger.stdout
         stranger.stdout.readline()
         for _ in range(2000):
-            user_cache.keep_program("tool", KEY, tmp_path / "built")
+            user_cache.keep_file("tool", KEY, tmp_path / "built")
         stranger.kill()
     assert victim.read_text() == "root's"
     assert [path for path in (home / ".cache").rglob("*") if path.is_file()] == []
@@ -182,7 +182,7 @@ def test_program_under_umask_000_is_its_users_alone(home: Path, tmp_path: Path) 
     (tmp_path / "built").write_bytes(b"built" * 1000)
     umask = os.umask(0)
     try:
-        user_cache.keep_program("tool", KEY, tmp_path / "built")
+        user_cache.keep_file("tool", KEY, tmp_path / "built")
         assert taken(tmp_path) == b"built" * 1000
     finally:
         os.umask(umask)
@@ -196,7 +196,7 @@ def test_program_is_not_written_to_while_it_is_copied(tmp_path: Path, monkeypatc
     size = 64 << 20
     (tmp_path / "built").write_bytes(bytes(size))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
-    user_cache.keep_program("tool", KEY, tmp_path / "built")
+    user_cache.keep_file("tool", KEY, tmp_path / "built")
     with tempfile.TemporaryDirectory(prefix="slipway-") as name:
         Path(name).chmod(0o777)
         opening = f"""if True:
@@ -219,7 +219,7 @@ def test_program_is_not_written_to_while_it_is_copied(tmp_path: Path, monkeypatc
             stranger.stdout.readline()
             umask = os.umask(0)
             try:
-                assert user_cache.take_program("tool", KEY, Path(name, "tool"))
+                assert user_cache.take_file("tool", KEY, Path(name, "tool"))
             finally:
                 os.umask(umask)
             try:

@@ -10,7 +10,7 @@ import pytest
 from containers.engine.engine_platforms import PLATFORMS
 from tests.fakes.loopback import serving
 from tests.helpers.needs import needs
-from tests.toolchain.clone import Clone
+from tests.toolchain.clone import Clone, make
 from toolchain.machine import apt
 from toolchain.parts import base_image, docker_engine, docker_registry, emulation
 from toolchain.parts.part import Part, remember
@@ -22,6 +22,7 @@ def test_base_image_is_the_same_on_two_machines(clones: tuple[Clone, Clone], mon
     monkeypatch.setattr(base_image, "_pull", lambda _environment: "not tried")
     digests = set()
     for clone in clones:
+        monkeypatch.setenv("XDG_CACHE_HOME", str(clone.programs.parent / "cache"))
         host = docker_engine.get(clone.checkout).env["DOCKER_HOST"]
         address = docker_registry.get(clone.checkout).env["SLIPWAY_REGISTRY"]
         part = base_image.get(clone.checkout)
@@ -78,6 +79,20 @@ def test_mirrored_base_image_is_not_bootstrapped(clone: Clone) -> None:
     clone.env["SLIPWAY_MIRRORS"] = '{"images": {"docker.io": "mirror.invalid/hub"}}'
     part = clone.get("base_image")
     assert (part["used"], part["env"]) == ("debian:bookworm-slim by SLIPWAY_MIRRORS", {})
+
+
+def test_bootstrapped_base_image_is_shared_by_checkouts(tmp_path: Path) -> None:
+    (tmp_path / "v2").mkdir()
+    with serving(partial(SimpleHTTPRequestHandler, directory=tmp_path)) as address:
+        for name, setting in (("a", ""), ("b", ""), ("c", "APT_CONFIG")):
+            clone = make(tmp_path / name)
+            clone.program("mmdebstrap", f'for last; do :; done; echo {name} >> {tmp_path}/runs; echo root > "$last"')
+            pushed = f"sha256:{'1' * 64}"
+            clone.program("docker", f'case "$1" in load) ;; push) echo {pushed} ;; *) echo none >&2; exit 1 ;; esac')
+            clone.env |= {docker_registry.VARIABLE: address, "XDG_CACHE_HOME": str(tmp_path / "cache")}
+            clone.env |= {setting: "/dev/null"} if setting else {}
+            assert clone.get("base_image")["version"] == "Debian bookworm, bootstrapped"
+    assert (tmp_path / "runs").read_text() == "a\nc\n"  # the third one has other settings of apt
 
 
 def test_base_image_gone_from_registry_is_missing(clones: tuple[Clone, Clone]) -> None:

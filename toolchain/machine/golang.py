@@ -147,7 +147,7 @@ def build(
     sources = [(folder / name).read_text() for name in ("go.mod", "go.sum")]
     made_of = json.dumps([apt.machine(), sources, package, ldflags, [*unoptimized], edits and _listed(edits)])
     key = hashlib.sha256(made_of.encode()).hexdigest()
-    if user_cache.take_program(target.name, key, target):
+    if user_cache.take_file(target.name, key, target):
         return
     go = _go(checkout, folder)
     unfinished = target.with_name(f".{target.name}.new")
@@ -175,7 +175,7 @@ def build(
         cwd=folder,
     )
     unfinished.replace(target)
-    user_cache.keep_program(target.name, key, target)
+    user_cache.keep_file(target.name, key, target)
 
 
 def _listed(edits: Edits) -> list[object]:

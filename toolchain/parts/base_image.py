@@ -17,9 +17,11 @@ import tempfile
 import threading
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+from containers import user_cache
 from containers.child_environment import child_environment
 from toolchain.checkout import Checkout
 from toolchain.machine import apt
@@ -168,6 +170,22 @@ def _archive(tarball: Path, name: str, target: Path, machine: str) -> None:
             archive.add(file, file.name)
 
 
+def _key(machine: str) -> str:
+    """Return what a user's checkouts may share a root file system by: what it is made of, and for how long.
+
+    Debian's archive mends packages. So one of another week is made anew.
+    """
+    trusted = Path("/", trust_store.BUNDLE)
+    made_of = [
+        machine,
+        SUITE,
+        DPKG_OPTIONS,
+        trusted.read_text() if trusted.exists() else "",
+        os.environ.get("APT_CONFIG"),
+    ]
+    return hashlib.sha256(json.dumps([made_of, datetime.now(UTC).isocalendar()[:2]]).encode()).hexdigest()
+
+
 def _publish(checkout: Checkout, name: str, machine: str) -> str:
     """Bootstrap the image for a machine, push it to the registry, and return the digest that the engine computed."""
     # mmdebstrap wants arch-test to know whether it can run another machine's programs.
@@ -179,10 +197,13 @@ def _publish(checkout: Checkout, name: str, machine: str) -> str:
     with tempfile.TemporaryDirectory(dir=checkout.cache, prefix="base-") as scratch:
         folder = Path(scratch)
         folder.chmod(0o755)  # apt unpacks as its own user
-        with step(f"Bootstrapping Debian {SUITE}{'' if machine == apt.machine() else f' for {machine}, emulated'}"):
-            _bootstrap(checkout, folder / "layer.tar", machine)
+        layer, key = folder / "layer.tar", _key(machine)
+        if not user_cache.take_file("debian", key, layer):
+            with step(f"Bootstrapping Debian {SUITE}{'' if machine == apt.machine() else f' for {machine}, emulated'}"):
+                _bootstrap(checkout, layer, machine)
+            user_cache.keep_file("debian", key, layer)
         with step(f"Pushing {name}"):
-            _archive(folder / "layer.tar", name, folder / "image.tar", machine)
+            _archive(layer, name, folder / "image.tar", machine)
             command(
                 ["docker", "load", "--input", folder / "image.tar"],
                 checkout.logs / "load.log",

@@ -130,7 +130,7 @@ def main() -> int:
     try:
         return _init(words[1:]) if words[:1] == ["init"] else _go_on(words)
     except OSError as error:
-        print(f"slipway: {error.filename or Path.cwd()}: {error.strerror or error}", file=sys.stderr)
+        print(f"slipway: {error.filename or 'the folder'}: {error.strerror or error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("slipway: interrupted", file=sys.stderr)
