@@ -18,7 +18,9 @@ from typing import Final, NamedTuple
 from containers import budget
 from containers.errors import one_line
 from containers.starting import shell_syntax
+from containers.starting.refusals import Refusal
 from containers.starting.shell_syntax import (
+    Apart,
     Block,
     Chain,
     Choice,
@@ -30,7 +32,7 @@ from containers.starting.shell_syntax import (
     Simple,
     UnreadableScript,
 )
-from containers.starting.shell_text import ASSIGNMENT, LOOKED_UP, MOST_CHARACTERS, SHORT
+from containers.starting.shell_text import ASSIGNMENT, CODE, LOOKED_UP, MOST_CHARACTERS, SHORT, is_name
 
 
 def _names(text: str) -> frozenset[str]:
@@ -68,7 +70,7 @@ _ITSELF: Final = {"$0", "${0}", "$BASH_SOURCE", "${BASH_SOURCE}", "${BASH_SOURCE
 _OF_FILE: Final = re.compile(r"^-[a-moprstuwxGLNOS]$|^(?!\d*>|/dev/null).*/")
 """Words of a loop that may wait for a file."""
 _ONE_WORD: Final = re.compile(r"[\w./@%+:,=-]+")
-_QUOTED: Final = re.compile(r'(?:[^"$]*"[^"]*")*[^"$]*')
+_QUOTED: Final = re.compile(r"""(?:[^"'$]|"[^"]*"|'[^']*')*""")
 """A word whose variables are all between quotes: its value stays one word."""
 _NUMBERS: Final = {
     "-eq": int.__eq__, "-ne": int.__ne__, "-lt": int.__lt__, "-le": int.__le__, "-gt": int.__gt__, "-ge": int.__ge__,
@@ -87,12 +89,12 @@ _QUIET: Final = _names(
 )
 """Commands that neither are what a container is for nor make a program."""
 _MAKES: Final = _names(
-    "cp mv ln install tar unzip gunzip gzip zstd xz dd tee rsync curl wget pip pip3 uv poetry pdm conda mamba npm yarn "
+    "cp mv ln install tar unzip gunzip gzip zstd xz dd rsync curl wget pip pip3 uv poetry pdm conda mamba npm yarn "
     "pnpm bundle gem composer git apt apt-get apk dnf microdnf yum dpkg rpm make cmake ninja gcc g++ cc go cargo javac "
-    "mvn busybox aws gsutil gcloud az mount eval touch envsubst"
+    "mvn busybox aws gsutil gcloud az mount eval envsubst"
 )
 """Commands that may make the program which is started later."""
-_CHANGES: Final = {"chmod", "chown", "chgrp", "sed"}
+_CHANGES: Final = {"chmod", "chown", "chgrp", "sed", "tee", "touch"}
 """Commands that change files: their rights, or their text."""
 _RUNNABLE: Final = re.compile(r".*[+=].*x.*|[0-7]*[1357]")
 """Modes by which `chmod` lets a user run a file."""
@@ -101,26 +103,34 @@ _STARTS: Final = {
     "command": re.compile("(?!-[vV]).+", re.DOTALL),
     "tail": re.compile(r"-\w*[fF].*|--(?:follow|retry).*"),
     "nc": re.compile(r"-\w*l.*"),
-    "trap": re.compile("EXIT|0|ERR|DEBUG"),
 }
 """Quiet commands that are not so with such an argument: they start another one, or do not end."""
+_PREFIXES: Final = {"command", "builtin"}
+_OF_EXEC: Final = re.compile("-[cl]*(a?)|--")
+_AT_END: Final = re.compile("EXIT|0|ERR|DEBUG")
+_OF_SHELL: Final = {"ulimit", "umask", "printf", "trap", "set", "shift", "echo", "true", "["}
+_OF_ALL: Final = re.compile(r"/etc/(?:passwd|group)|.*\.(?:pyc?|pth)")
+"""Files that change what names stand for, or modules."""
+_ARRAY: Final = re.compile(r'"\$\{(\w+)\[@\]\}"')
+_ELEMENT: Final = re.compile(r"\$\{(#?)(\w+)\[([0-9]{1,3}|[@*])\]\}", re.ASCII)
+"""An element of an array, or how many it has."""
 _OTHER_SHELL: Final = re.compile("nocasematch|execfail|expand_aliases")
 """Options of `shopt` by which a script means something else."""
 _SET: Final = re.compile(r"\$\{(\w+):?=")
 """How a word sets a variable that is not set."""
 
 
-class Ends(NamedTuple):
-    """How a script may end: the programs that replace it, as lists of words, of which one does in any case.
+class Asked(NamedTuple):
+    """A program whose start a script asks for: its words, which end with None where unknown ones follow.
 
-    A list ends with None where more words follow that are unknown. ``folder`` is where they start. ``loose`` is whether
-    something before may have changed PATH or made a program. ``problem`` says why it starts none.
+    ``folder`` is where it starts. ``loose`` is whether something before may have changed PATH or made a program.
+    ``sourced`` is whether the shell reads the file as a part of the script.
     """
 
-    programs: tuple[tuple[str | None, ...], ...]
+    words: tuple[str | None, ...]
     folder: str = ""
     loose: bool = False
-    problem: str = ""
+    sourced: bool = False
 
 
 @dataclass(frozen=True)
@@ -130,6 +140,9 @@ class _State:
     ``ran`` is whether a program ran that may be what the container is for. ``made`` is whether a program may have been
     made, or the script ended; ``changed`` are files and folders that were changed. ``own`` are a function's variables.
     ``unmatched`` is whether the first argument is none of those that the script chooses by, and nothing ran since.
+    ``refused`` is why the last command did not start; ``jobs`` say it of those in the background. ``ends`` is whether
+    the shell ends at a failure, and ``quiet`` whether something looks at it; ``pipes`` is whether any part of a pipe
+    fails it.
     """
 
     arguments: tuple[str | None, ...]
@@ -142,6 +155,12 @@ class _State:
     unmatched: bool = False
     changed: tuple[str, ...] = ()
     own: frozenset[str] = frozenset()
+    arrays: Mapping[str, tuple[str | None, ...]] = field(default_factory=dict)
+    refused: Refusal | None = None
+    jobs: tuple[Refusal | None, ...] = ()
+    ends: bool = False
+    quiet: bool = False
+    pipes: bool = False
 
 
 class _Outcome(NamedTuple):
@@ -150,61 +169,73 @@ class _Outcome(NamedTuple):
     state: _State
     kind: str
     status: bool | None = None
-    words: tuple[str | None, ...] = ()
 
 
-def ends(
-    text: str, name: str, arguments: Sequence[str | None], uid: int, is_there: Callable[[str], bool], shell: str = "sh"
-) -> Ends | None:
-    """Return how a script ends that a shell starts by a name, as a user; None if that is not known.
+class Shell(NamedTuple):
+    """What a shell starts a script with.
 
-    ``is_there`` returns whether the image has a file.
+    Args:
+        name: the path or name of the script.
+        uid: the user's number.
+        is_there: whether the image has a file.
+        refusal: why a program does not start, None if it may; it is asked once for each.
+        is_bash: whether the shell is bash.
+        options: its own.
     """
+
+    name: str
+    uid: int
+    is_there: Callable[[str], bool]
+    refusal: Callable[[Asked], Refusal | None]
+    is_bash: bool = False
+    options: Sequence[str] = ()
+
+
+def refusal(text: str, arguments: Sequence[str | None], shell: Shell) -> Refusal | None:
+    """Return why a script starts nothing; None if it may start something."""
+    state = _with_options(_State(tuple(arguments)), shell.options)
     try:
-        body = shell_syntax.parse(text)
-        ways = list(_Ways(name, uid, is_there, is_bash=shell == "bash").block(body, _State(tuple(arguments))))
+        ways = list(_Ways(shell).block(shell_syntax.parse(text), state))
     except (UnreadableScript, RecursionError):
         return None
-    started: list[_Outcome] = []
-    stopped: list[_Outcome] = []
+    refused: list[Refusal] = []
     for way in ways:
-        if way.state.made or _may_be_made(way, is_there):
+        fails = way.status is False
+        if (
+            way.state.made
+            or way.kind == "exec"
+            or not (way.state.unmatched or (fails and (way.kind == "exit" or way.state.refused)))
+        ):
             return None
-        if way.kind == "exec":
-            started.append(way)
-        elif way.state.unmatched or (way.kind == "exit" and way.status is False and not way.state.ran):
-            stopped.append(way)
-        else:
+        if way.state.refused:
+            refused.append(way.state.refused)
+        elif way.state.ran and not way.state.unmatched:
             return None
-    if len({way.state.folder for way in started}) > 1:
-        return None
-    if started:
-        loose = any(way.state.loose or way.state.ran for way in started)
-        return Ends(tuple(dict.fromkeys(way.words for way in started)), started[0].state.folder, loose)
     first = arguments[0] if arguments else ""  # without a command, many say how they are used
-    return (
-        Ends((), problem=f"starts nothing for {one_line(first)}")
-        if stopped and first and not first.startswith("-")
-        else None
-    )
+    if refused or not ways or not first or first.startswith("-"):
+        return refused[-1] if refused else None
+    return Refusal(f"{shell.name} starts nothing for {one_line(first)}", shell.name)
 
 
 class _Ways:
-    """The ways through a script that is started by a name, as a user."""
+    """The ways through a script."""
 
-    def __init__(self, name: str, uid: int, is_there: Callable[[str], bool], *, is_bash: bool) -> None:
-        self._name, self._uid, self._is_there, self._is_bash = name, uid, is_there, is_bash
+    def __init__(self, shell: Shell) -> None:
+        self._shell = shell
         self._calls: list[str] = []
         self._steps = 0
+        self._status: bool | None = True
+        self._known: dict[Asked, Refusal | None] = {}
 
     def block(self, body: Block, state: _State) -> Iterator[_Outcome]:
         """Yield where the ways through some commands lead, one for each different one."""
-        ways = [_Outcome(state, "on", status=True)]
+        ways = [_Outcome(state, "on", self._status)]
         for node in body:
             following: list[_Outcome] = []
             for way in ways:
                 if way.kind == "on":
-                    following += self._node(node, way.state)
+                    self._status = way.status
+                    following += self._node(node, way.state if _tells(node) else replace(way.state, refused=None))
                 else:
                     following.append(way)
             ways = _different(following)
@@ -217,7 +248,7 @@ class _Ways:
             raise UnreadableScript
         if isinstance(node, Simple):
             ways = self._simple(node.words, state)
-            return [way._replace(state=replace(way.state, made=True)) for way in ways] if node.writes else ways
+            return [way._replace(state=self._written(node.writes, way.state)) for way in ways] if node.writes else ways
         if isinstance(node, Chain):
             return self._chain(node, state)
         if isinstance(node, Condition):
@@ -230,16 +261,43 @@ class _Ways:
             return [_Outcome(replace(state, functions={**state.functions, node.name: node.body}), "on", status=True)]
         if isinstance(node, Group):
             return list(self.block(node.body, state))
-        inner = list(self.block(node.body, state))
-        ran = any(way.state.ran or way.kind == "exec" for way in inner)
-        made = any(way.state.made for way in inner)
-        changed = tuple(dict.fromkeys(path for way in inner for path in way.state.changed))
-        unmatched = state.unmatched and all(way.state.unmatched for way in inner)
-        return [_Outcome(replace(state, ran=ran, made=made, changed=changed, unmatched=unmatched), "on")]
+        return [self._apart(node, state)]
+
+    def _apart(self, node: Apart, state: _State) -> _Outcome:
+        """Return the state after what another shell ran."""
+        bodies: Iterable[Block] = ((each,) for each in node.body) if node.kind == "|" else (node.body,)
+        start = replace(state, refused=None, quiet=state.quiet or node.kind == "$(")  # where bash goes on
+        parts = [list(self.block(body, start)) for body in bodies]
+        refusals = [self._failure(part) for part in parts]
+        inner = [way for part in parts for way in part]
+        after = replace(
+            state,
+            ran=any(way.state.ran or way.kind == "exec" for way in inner),
+            made=any(way.state.made for way in inner),
+            changed=tuple(dict.fromkeys(path for way in inner for path in way.state.changed)),
+            unmatched=state.unmatched and all(way.state.unmatched for way in inner),
+            refused=next(filter(None, refusals), None) if state.pipes else refusals[-1],
+        )
+        if node.kind == "&":
+            return _Outcome(replace(after, refused=None, jobs=(*state.jobs, after.refused)), "on", status=True)
+        return self._failed(after, ends=node.kind != "$(") if after.refused else _Outcome(after, "on")
+
+    def _failure(self, ways: Sequence[_Outcome]) -> Refusal | None:
+        """Return why each of some ways fails, None if one may not."""
+        fail = all(way.status is False and way.kind in {"on", "exit", "return"} for way in ways)
+        return (
+            next((way.state.refused for way in ways), None) if fail and all(way.state.refused for way in ways) else None
+        )
+
+    def _failed(self, state: _State, *, ends: bool = True) -> _Outcome:
+        """Return the outcome of a command that was refused."""
+        return _Outcome(state, "exit" if ends and state.ends and not state.quiet else "on", status=False)
 
     def _chain(self, chain: Chain, state: _State) -> list[_Outcome]:
         ways = [_Outcome(state, "on", status=True)]
-        for operator, turned, node in chain.parts:
+        last = chain.parts[-1]
+        for part in chain.parts:
+            operator, turned, node = part
             following: list[_Outcome] = []
             for way in ways:
                 runs = way.status if operator == "&&" else not way.status if way.status is not None else None
@@ -248,12 +306,11 @@ class _Ways:
                     continue
                 if operator and runs is None:
                     following.append(way._replace(status=operator == "||"))
-                following += (
-                    one._replace(status=not one.status)
-                    if turned and one.status is not None and one.kind == "on"
-                    else one
-                    for one in self._node(node, way.state)
-                )
+                self._status = way.status
+                quiet = way.state.quiet or turned or part is not last
+                for one in self._node(node, replace(way.state, quiet=quiet)):
+                    status = not one.status if turned and one.status is not None and one.kind == "on" else one.status
+                    following.append(_Outcome(replace(one.state, quiet=way.state.quiet), one.kind, status))
             ways = _different(following)
         return ways
 
@@ -262,7 +319,8 @@ class _Ways:
         for test, body in condition.arms:
             otherwise: list[_State] = []
             for each in states:
-                for way in self.block(test, each):
+                for one in self.block(test, replace(each, quiet=each.quiet or bool(test))):
+                    way = one._replace(state=replace(one.state, quiet=each.quiet))
                     if way.kind != "on":
                         yield way
                         continue
@@ -309,6 +367,7 @@ class _Ways:
                 unmatched=after.unmatched and each.unmatched,
                 changed=tuple(dict.fromkeys((*after.changed, *each.changed))),
                 own=after.own | each.own,
+                jobs=(*after.jobs, *each.jobs),
             )
         return [*(way for way in ways if way.kind not in _IN_LOOP), _Outcome(after, "on")]
 
@@ -331,8 +390,8 @@ class _Ways:
         """Return where the ways through one run of a loop lead."""
         return [
             one
-            for way in self.block(loop.head, state)
-            for one in (self.block(loop.body, way.state) if way.kind == "on" else [way])
+            for way in self.block(loop.head, replace(state, quiet=True))
+            for one in (self.block(loop.body, replace(way.state, quiet=state.quiet)) if way.kind == "on" else [way])
         ]
 
     def _simple(self, words: Sequence[str], state: _State) -> list[_Outcome]:
@@ -343,9 +402,9 @@ class _Ways:
         if rest:  # those are for the command, of which some keep them
             state = _without(state, words[: len(words) - len(rest)])
         else:
-            return [
-                _Outcome(state, "on", status=True if not any(re.search(r"\$\(|`", word) for word in words) else None)
-            ]
+            if not any(re.search(r"\$\(|`", word) for word in words):
+                return [_Outcome(state, "on", status=True)]
+            return [self._failed(state) if state.refused and self._status is False else _Outcome(state, "on")]
         if rest[0] in {"[", "test", "[["}:
             return [_Outcome(state, "on", status=self._test(rest, state))]
         values = self._values(rest, state)
@@ -358,36 +417,94 @@ class _Ways:
         self, command: str | None, words: Sequence[str], arguments: tuple[str | None, ...], state: _State
     ) -> list[_Outcome]:
         """Return where a command other than a function leads."""
-        if command in {"exit", "return"}:
-            code = arguments[0] if arguments else "?"
-            status = None if code is None or not _NUMBER.fullmatch(code) else int(code) == 0
-            return [_Outcome(state, str(command), status=status)]
+        if command in {"exit", "return", "break", "continue"}:
+            return [self._left(str(command), words, arguments, state)]
+        if command in _PREFIXES and arguments[:1] and not str(arguments[0] or "-").startswith("-"):
+            return self._builtin(arguments[0], words[1:], arguments[1:], state)
+        if command == "eval" and None not in arguments:
+            return list(self.block(shell_syntax.parse(" ".join(map(str, arguments))), state))
+        if command == "exec":
+            return self._exec(arguments, state)
+        if command == "cd":
+            return [self._entered(arguments, state)]
+        if command in {".", "source"}:
+            return [self._sourced(arguments, state)]
+        if command == "wait" and words[1:] and state.jobs and all(state.jobs):
+            return [self._failed(replace(state, refused=state.jobs[-1]))]
+        if command and not state.ran and is_name(command) and command not in _OF_SHELL:
+            refused = self._refusal((command, *arguments), state)
+            if refused:
+                return [self._failed(replace(state, refused=refused))]
+        return [self._set(command, words, arguments, state)]
+
+    def _left(self, command: str, words: Sequence[str], arguments: tuple[str | None, ...], state: _State) -> _Outcome:
+        """Return where a command leads that leaves a loop, a function or the script."""
         if command in {"break", "continue"}:
             if arguments not in {(), ("1",)}:
                 raise UnreadableScript
-            return [_Outcome(state, str(command))]
-        if command == "exec":
-            return self._exec(arguments, state)
+            return _Outcome(state, command)
+        if command == "return" and not self._calls and self._shell.is_bash:
+            return _Outcome(state, "on", status=False)  # which leaves functions only
+        if not arguments or words[1].strip('"') == "$?":
+            return _Outcome(state, command, self._status)
+        code = arguments[0]
+        return _Outcome(state, command, None if code is None or not _NUMBER.fullmatch(code) else int(code) == 0)
+
+    def _set(
+        self, command: str | None, words: Sequence[str], arguments: tuple[str | None, ...], state: _State
+    ) -> _Outcome:
+        """Return where a command of the shell that sets something leads, or a program that starts."""
         if command in {"shift", "set"}:
             after = self._rearranged(str(command), arguments, state)
-            return [_Outcome(after, "on", status=None if command == "shift" and after is state else True)]
+            return _Outcome(after, "on", status=None if command == "shift" and after is state else True)
         if command in _DECLARES:
-            return [_Outcome(self._declared(str(command), words[1:], state), "on", status=True)]
-        if command == "cd":
-            return [_Outcome(self._entered(arguments, state), "on")]
+            return _Outcome(self._declared(str(command), words[1:], state), "on", status=True)
         if command == "shopt" and any(each is None or _OTHER_SHELL.fullmatch(each) for each in arguments):
             raise UnreadableScript
         if command in _STATUSES:
-            return [_Outcome(state, "on", status=_STATUSES[str(command)])]
-        if command in {".", "source"}:
-            return [_Outcome(self._sourced(arguments, state), "on")]
-        return [_Outcome(self._ran(command, words, arguments, state), "on")]
+            return _Outcome(state, "on", status=_STATUSES[str(command)])
+        if command == "trap":
+            return _Outcome(self._trapped(arguments, state), "on", status=True)
+        return _Outcome(self._ran(command, words, arguments, state), "on")
 
-    def _sourced(self, arguments: tuple[str | None, ...], state: _State) -> _State:
-        """Return the state after a file of commands, which may end the script if it is there."""
+    def _refusal(self, words: tuple[str | None, ...], state: _State, *, sourced: bool = False) -> Refusal | None:
+        """Return why a program does not start; None if it may, or if the lines before may have made it."""
+        if state.made or _may_be_made(words, state, self._shell.is_there):
+            return None
+        asked = Asked(words, state.folder, state.loose or state.ran, sourced)
+        if asked not in self._known:
+            self._known[asked] = self._shell.refusal(asked)
+        return self._known[asked]
+
+    def _trapped(self, arguments: tuple[str | None, ...], state: _State) -> _State:
+        """Return the state after `trap`, whose text may end the script otherwise or start something."""
+        at_end = any(each is None or _AT_END.fullmatch(each) for each in arguments[1:])
+        if not at_end or arguments[0] in {"-", ""}:
+            return state
+        if arguments[0] is None:
+            return replace(state, ran=True)
+        ways = list(self.block(shell_syntax.parse(arguments[0]), state))
+        return replace(state, ran=state.ran or any(way.kind != "on" or way.state.ran for way in ways))
+
+    def _sourced(self, arguments: tuple[str | None, ...], state: _State) -> _Outcome:
+        """Return where a file of commands leads, which may end the script if it is there."""
         file = arguments[0] if arguments else None
-        made = file is None or "/" not in file or self._is_there(posixpath.join(state.folder, file))
-        return replace(state, loose=True, made=state.made or made, variables={})
+        path = posixpath.join(state.folder, file or "")
+        made = file is None or "/" not in file or self._shell.is_there(path) or any(map(path.endswith, state.changed))
+        after = replace(state, loose=True, made=state.made or made, variables={}, arrays={})
+        if made or not CODE.fullmatch(str(file)):
+            return _Outcome(after, "on")
+        refused = self._refusal((file,), state, sourced=True)
+        if refused is None:
+            return _Outcome(after, "on")
+        outcome = self._failed(replace(after, refused=refused))
+        return outcome if self._shell.is_bash else outcome._replace(kind="exit")
+
+    def _written(self, words: Sequence[str], state: _State) -> _State:
+        """Return the state after files were written; a program may be made of some."""
+        files = [self._value(word, state) for word in words]
+        made = any(file is None or _OF_ALL.fullmatch(file) for file in files)
+        return replace(state, made=state.made or made, changed=(*state.changed, *map(str, files)))
 
     def _ran(
         self, command: str | None, words: Sequence[str], arguments: tuple[str | None, ...], state: _State
@@ -421,12 +538,15 @@ class _Ways:
         return replace(state, own=state.own.union(own))
 
     def _exec(self, arguments: tuple[str | None, ...], state: _State) -> list[_Outcome]:
-        rest = arguments[2:] if arguments[:1] == ("-a",) else arguments
+        rest = arguments
+        while rest and rest[0] and (option := _OF_EXEC.fullmatch(rest[0])) and self._shell.is_bash:
+            rest = rest[2 if option[1] else 1 :]
         if not arguments:  # a redirection, or no arguments
             return [_Outcome(state, "on", status=True)]
         if not rest or rest[0] is None or rest[0].startswith("-"):
             raise UnreadableScript
-        return [_Outcome(state, "exec", words=rest)]
+        refused = self._refusal(rest, state)
+        return [_Outcome(replace(state, refused=refused), "exit" if refused else "exec", False if refused else None)]
 
     def _call(self, name: str, arguments: tuple[str | None, ...], state: _State) -> list[_Outcome]:
         if len(self._calls) >= _DEEPEST:
@@ -454,23 +574,29 @@ class _Ways:
             return replace(state, arguments=state.arguments[int(count) :])
         rest = arguments
         while rest and rest[0] is not None and re.fullmatch("[-+][A-Za-z]+", rest[0]):
-            rest = rest[2:] if rest[0].endswith("o") else rest[1:]
+            size = 2 if rest[0].endswith("o") else 1
+            state, rest = _with_options(state, [str(word) for word in rest[:size]]), rest[size:]
         if rest[:1] == (None,):
             raise UnreadableScript
         if len(rest) > _MOST_WORDS:
             raise UnreadableScript
         return replace(state, arguments=rest[1:] if rest[:1] == ("--",) else rest) if rest else state
 
-    def _entered(self, arguments: tuple[str | None, ...], state: _State) -> _State:
+    def _entered(self, arguments: tuple[str | None, ...], state: _State) -> _Outcome:
+        """Return where `cd` leads; a folder that is not there may be mounted, and a shell takes `..` away by name."""
         folder = arguments[0] if len(arguments) == 1 else None
         if folder is None or folder.startswith("-") or ".." in PurePosixPath(folder).parts:
-            return replace(state, loose=True)
-        return replace(state, folder=posixpath.join(state.folder, folder))
+            return _Outcome(replace(state, loose=True), "on")
+        after = replace(state, folder=posixpath.join(state.folder, folder))
+        refused = None if state.made or state.changed else self._shell.refusal(Asked((), after.folder, state.loose))
+        return self._failed(replace(state, refused=refused)) if refused else _Outcome(after, "on", status=True)
 
     def _assigned(self, state: _State, word: str, before: _State | None = None) -> _State:
         """Return the state after a word that sets a variable; its value is made of the variables ``before``."""
         name, _, value = word.partition("=")
         variable = name.removesuffix("+")
+        if value.startswith("("):
+            return self._with_array(state, name, value)
         known = None if name != variable or variable in {"PWD", "OLDPWD"} else self._value(value, before or state)
         state = _without(state, [variable])
         if variable == "IFS":
@@ -479,14 +605,33 @@ class _Ways:
         variables = state.variables if known is None else {**state.variables, variable: known}
         return replace(state, loose=loose, variables=variables)
 
+    def _with_array(self, state: _State, name: str, value: str) -> _State:
+        """Return the state after bash's array is set, or longer if its name ends with a plus sign."""
+        variable = name.removesuffix("+")
+        before = state.arrays.get(variable, (None,)) if name != variable else ()
+        if not self._shell.is_bash or LOOKED_UP.fullmatch(variable):
+            raise UnreadableScript
+        after = before if None in before else (*before, *self._values(shell_syntax.elements(value), state))
+        if len(after) > _MOST_WORDS:
+            raise UnreadableScript
+        return replace(_without(state, [variable]), arrays={**state.arrays, variable: after})
+
+    def _list(self, word: str, state: _State) -> tuple[str | None, ...] | None:
+        """Return the words of all arguments, of those from one on, or of an array; None for another word."""
+        if word in _ALL:
+            return state.arguments
+        if start := _FROM.fullmatch(word):
+            return state.arguments[int(start[1]) - 1 :]
+        array = _ARRAY.fullmatch(word)
+        return state.arrays.get(array[1], (None,)) if array else None
+
     def _values(self, words: Sequence[str], state: _State) -> tuple[str | None, ...]:
         """Return the values of words; where one may be none or several unknown ones, the last value is None."""
         values: list[str | None] = []
         for word in words:
-            start = _FROM.fullmatch(word)
-            if word in _ALL or start:
-                values += state.arguments[int(start[1]) - 1 if start else 0 :]
-                if None in state.arguments[-1:]:
+            if (known := self._list(word, state)) is not None:
+                values += known
+                if None in known[-1:]:
                     break
                 continue
             value = self._value(word, state)
@@ -532,10 +677,10 @@ class _Ways:
 
     def _variable(self, text: str, state: _State) -> str | None:
         """Return the value of a variable, or of what is made of it."""
-        if text == "$(id -u)" or (text in _OF_BASH and self._is_bash):
-            return str(self._uid)
+        if text == "$(id -u)" or (text in _OF_BASH and self._shell.is_bash):
+            return str(self._shell.uid)
         if text in _ITSELF:
-            return self._name if self._is_bash or "BASH" not in text else None
+            return self._shell.name if self._shell.is_bash or "BASH" not in text else None
         arguments = state.arguments
         if text in {"$#", "${#}"}:
             return None if None in arguments else str(len(arguments))
@@ -543,16 +688,25 @@ class _Ways:
             return None if None in arguments else " ".join(map(str, arguments))
         if function := re.fullmatch(r"\$\{FUNCNAME\[([0-9])\]\}", text):
             return [*reversed(self._calls), "main"][int(function[1])] if int(function[1]) <= len(self._calls) else ""
+        if (element := _ELEMENT.fullmatch(text)) and element[2] in state.arrays:
+            words = state.arrays[element[2]]
+            if element[1] or element[3] in {"@", "*"}:
+                return None if None in words else str(len(words)) if element[1] else " ".join(map(str, words))
+            place = int(element[3])
+            return words[place] if place < len(words) else None if None in words else ""
         match = _PARAMETER.fullmatch(text)
         if match is None:
             return None
         name = match["braced"] or match["bare"]
         if _NUMBER.fullmatch(name):
-            words, place = (self._name, *arguments), int(name)
+            words, place = (self._shell.name, *arguments), int(name)
             known = words[place] if place < len(words) else None if None in arguments else ""
         else:
             known = state.variables.get(name)
-        return known if known is None or not match["change"] else _changed(known, match["change"])
+        change = match["change"]
+        if known == "" and change and change[:2] in {":-", ":="}:
+            return self._value(change[2:], state)
+        return known if known is None or not change else _changed(known, change)
 
     def _matches(self, subject: str | None, pattern: str, state: _State) -> bool | None:
         """Return whether a word matches a pattern; None if that is not known."""
@@ -571,7 +725,7 @@ class _Ways:
                 return None
             else:
                 shell += re.sub(r"[*?\[]", r"[\g<0>]", piece)
-        if "[[:" in shell or ("[^" in pattern and not self._is_bash):  # dash has no `[^`
+        if "[[:" in shell or ("[^" in pattern and not self._shell.is_bash):  # dash has no `[^`
             return None
         return fnmatch.fnmatchcase(subject, shell)
 
@@ -626,7 +780,7 @@ class _Ways:
         self, words: Sequence[str], values: Sequence[str | None], state: _State, *, double: bool
     ) -> bool | None:
         left, right, operator = values[0], values[2], words[1]
-        if operator == "==" and not (double or self._is_bash):
+        if operator == "==" and not (double or self._shell.is_bash):
             return None  # which is an error to dash
         if operator in {"=", "==", "!="}:
             equal = self._matches(left, words[2], state) if double else _equal(left, right)
@@ -647,8 +801,8 @@ def _makes(command: str, arguments: Sequence[str], *, cut: bool) -> bool:
 
     ``cut`` is whether it has unknown arguments.
     """
-    if command == "chmod":
-        return cut and all(map(_RUNNABLE.fullmatch, arguments[:1]))
+    if command in {"chmod", "tee", "touch"}:
+        return cut and all(map(_RUNNABLE.fullmatch, arguments[:1] if command == "chmod" else ()))
     names = [command, *(arguments if command in {"find", "xargs"} else ())]
     return "chmod" in names[1:] or any(posixpath.basename(name) in _MAKES for name in names)
 
@@ -657,15 +811,32 @@ def _changed_files(command: str, arguments: Sequence[str]) -> list[str]:
     """Return the files that a command changes: they follow a mode, a user or a text."""
     if command not in _CHANGES or (command == "sed" and not any(each.startswith("-i") for each in arguments)):
         return []
-    return [each for each in arguments if not each.startswith("-")][1:]
+    return [each for each in arguments if not each.startswith("-")][command not in {"tee", "touch"} :]
 
 
-def _may_be_made(way: _Outcome, is_there: Callable[[str], bool]) -> bool:
-    """Return whether the lines before the end may have made its program, or a file for it to run."""
-    program, state = "".join(map(str, way.words[:1])), way.state
-    if way.kind == "exec" and state.ran and "/" in program and not is_there(posixpath.join(state.folder, program)):
+def _tells(node: Node) -> bool:
+    """Return whether a command may tell why the one before it failed."""
+    if not isinstance(node, Simple):
+        return False
+    first = "".join(node.words[:1])
+    return first in {"exit", "return", "echo"} or bool(ASSIGNMENT.fullmatch(first)) or not first
+
+
+def _with_options(state: _State, options: Sequence[str]) -> _State:
+    """Return the state after a shell's options."""
+    for option in options:
+        if re.fullmatch("[-+][A-Za-z]*e[A-Za-z]*", option) or option == "errexit":
+            state = replace(state, ends=not option.startswith("+"))
+        state = replace(state, pipes=state.pipes or option == "pipefail")
+    return state
+
+
+def _may_be_made(words: Sequence[str | None], state: _State, is_there: Callable[[str], bool]) -> bool:
+    """Return whether the lines before may have made a program, or a file for it to run."""
+    program = str(words[0])
+    if state.ran and "/" in program and not is_there(posixpath.join(state.folder, program)):
         return True
-    return any(_changes_program(path.rstrip("/"), word) for path in state.changed for word in way.words if word)
+    return any(_changes_program(path.rstrip("/"), word) for path in state.changed for word in words if word)
 
 
 def _changes_program(path: str, word: str) -> bool:
@@ -717,16 +888,20 @@ def _parts(words: Sequence[str], operator: str) -> list[list[str]]:
 
 def _without(state: _State, words: Iterable[str]) -> _State:
     """Return a state without the values of the variables among some words."""
-    names = {word.partition("=")[0] for word in words}
+    names = {re.split(r"\+?=|\[", word.strip("\"'"))[0] for word in words}
     if any(LOOKED_UP.fullmatch(name) for name in names):
         state = replace(state, loose=True)
-    return replace(state, variables={name: value for name, value in state.variables.items() if name not in names})
+    return replace(
+        state,
+        variables={name: value for name, value in state.variables.items() if name not in names},
+        arrays={name: value for name, value in state.arrays.items() if name not in names},
+    )
 
 
 def _changes(state: _State, ways: Iterable[_Outcome]) -> set[str]:
     """Return the variables that some ways from a state change."""
-    known = state.variables
-    after = [way.state.variables for way in ways]
+    known: Mapping[str, object] = {**state.variables, **state.arrays}
+    after = [{**way.state.variables, **way.state.arrays} for way in ways]
     return {name for each in after for name in {*each, *known} if each.get(name) != known.get(name)}
 
 
@@ -744,9 +919,7 @@ def _changed(value: str, change: str) -> str | None:
         return value[len(text) :] if cut[1] == "#" else value[: -len(text)]
     if part := re.fullmatch(r":([0-9]{1,4})(?::([0-9]{1,4}))?", change):
         return value[int(part[1]) :][: int(part[2]) if part[2] else None]
-    if default := re.fullmatch(r":([-=?])[^$]*", change):
-        return value or (None if default[1] == "?" else change[2:].strip("\"'"))
-    return None
+    return (value or None) if re.match(":[-=?]", change) else None
 
 
 def _different(ways: Sequence[_Outcome]) -> list[_Outcome]:

@@ -37,8 +37,8 @@ _MOST_REWRITES: Final = 5
 """Times that ``#!`` may lead from one file to the next."""
 _MOST_LAUNCHES: Final = 8
 """Programs that are followed, each of which starts the next."""
-_MOST_CHOICES: Final = 8
-"""Programs of one script that are started; of more, one is taken to start."""
+_MOST_STARTS: Final = 64
+"""Programs of scripts that are started; more are taken to start."""
 PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """PATH of a container whose image sets none (moby/moby 9f3e5ee, oci/defaults.go, `defaultUnixPathEnv`)."""
 
@@ -72,11 +72,13 @@ class Execution:
     def __init__(self, contents: Contents, machine: ElfMachine, user: Account) -> None:
         self._contents, self._machine, self.account = contents, machine, user
         self._modules = PythonModules(contents)
+        self._starts = 0
 
     def start(self, words: Words) -> Started:
         """Start a program: a path, or a name on PATH."""
         files: list[str] = []
         names: list[str] = []
+        self._starts = 0
         refusal = self._start(words, files, names, _MOST_LAUNCHES)
         return Started(tuple(files), tuple(names), refusal)
 
@@ -86,8 +88,8 @@ class Execution:
             invoked = self._run(words, files, names)
             if not words.loose:
                 self._check_arguments(files, names, invoked, words)
-            script = partial(self._script, words.folder)
-            for launched in launchers.launched(invoked, self._contents.environment, script) if most > 1 else ():
+            launcher = words if posixpath.basename(words.program) in launchers.SCRIPTS else invoked
+            for launched in launchers.launched(launcher, self._contents.environment) if most > 1 else ():
                 if refusal := self._start_next(words, launched, files, names, most - 1):
                     return refusal
             if most > 1:
@@ -99,24 +101,31 @@ class Execution:
     def _start_chosen(
         self, words: Words, invoked: Words, files: list[str], names: list[str], most: int
     ) -> Refusal | None:
-        """Start the programs of which a script starts one at its end; return why none of them starts."""
-        programs, problem = launchers.chosen(
+        """Start the programs of a script; return why it starts none."""
+        tried: list[tuple[list[str], list[str]]] = []
+
+        def start(each: Words) -> Refusal | None:
+            self._starts += 1
+            if self._starts > _MOST_STARTS:
+                return None
+            own = ([*files], [*names])
+            if each.program:
+                tried.append(own)
+            try:
+                return self._start_next(words, each, *own, most)
+            except _NotStarted as error:
+                return error.refusal
+
+        refusal = launchers.followed(
             invoked._replace(cut=words.cut),
             self._contents.environment,
             partial(self._script, words.folder),
             self.account.uid,
             lambda path: self.exists(self._absolute(path, words.folder)),
+            start,
         )
-        if problem:
-            raise _NotStarted(f"/{files[0]} {problem}", f"/{files[0]}")
-        refusal = None
-        if len(programs) > 1:
-            most = most // 2 if len(programs) <= _MOST_CHOICES else 0  # each may be a script that starts as many
-        for each in programs if most else ():
-            own = (files, names) if len(programs) == 1 else ([*files], [*names])
-            refusal = self._start_next(words, each, *own, most)
-            if refusal is None:
-                return None
+        if len(tried) == 1:
+            files[:], names[:] = tried[0]
         return refusal
 
     def _start_next(
@@ -132,7 +141,7 @@ class Execution:
         following = launched._replace(folder=folder, loose=loose)
         execution = self._as(launched.user, loose=loose) if launched.user else self
         certain = not loose or following.program.startswith("/") or self._is_there(following)
-        if not execution._enters(following) or not certain:  # noqa: SLF001
+        if not execution._enters(following) or not certain or not following.program:  # noqa: SLF001
             return None
         return execution._start(following, files, names, most)  # noqa: SLF001
 

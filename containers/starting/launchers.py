@@ -13,13 +13,15 @@ import posixpath
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import takewhile
+from itertools import dropwhile, takewhile
 from typing import Final, NamedTuple
 
 from containers.errors import one_line
 from containers.image.binaries.contents import Script
 from containers.starting import entry_scripts
-from containers.starting.shell_text import ENDS, LOOKED_UP, Text
+from containers.starting.entry_scripts import Asked, Shell
+from containers.starting.refusals import Refusal
+from containers.starting.shell_text import ASSIGNMENT, LOOKED_UP, with_own_folder
 
 
 class _Launcher(NamedTuple):
@@ -28,6 +30,8 @@ class _Launcher(NamedTuple):
     ``with_value`` are its options with a value. ``user`` among them names the user; without it, ``default`` does.
     ``before`` is how many arguments come before the program: a user if ``by_user``. With an option that matches
     ``unknown`` it starts something else, or fails without saying so. ``loose`` is whether it changes PATH.
+    ``command`` is its first argument, if it does something else with another one. ``needs`` are names that it starts
+    before.
     """
 
     with_value: frozenset[str] = frozenset()
@@ -37,6 +41,8 @@ class _Launcher(NamedTuple):
     default: str = ""
     unknown: re.Pattern[str] | None = None
     loose: bool = False
+    command: str = ""
+    needs: tuple[str, ...] = ()
 
 
 def _options(names: str) -> frozenset[str]:
@@ -46,11 +52,19 @@ def _options(names: str) -> frozenset[str]:
 _OF_PROCESS: Final = re.compile(r"-[a-z]*[pPu].*|--(?:pid|pgid|uid).*")
 """Options of a program that changes running processes."""
 _LAUNCHERS: Final[Mapping[str, _Launcher]] = {
-    **dict.fromkeys(("tini", "tini-static", "docker-init"), _Launcher(frozenset({"-p", "-e"}))),
+    **dict.fromkeys(
+        ("tini", "tini-static", "docker-init"), _Launcher(frozenset({"-p", "-e"}), unknown=re.compile("-l"))
+    ),
     "dumb-init": _Launcher(frozenset({"-r", "--rewrite"})),
     "catatonit": _Launcher(),
     **dict.fromkeys(("gosu", "su-exec", "s6-setuidgid"), _Launcher(before=1, by_user=True)),
     "s6-envuidgid": _Launcher(before=1),
+    "s6-envdir": _Launcher(_options("-n -c"), 1, loose=True),
+    "s6-setlock": _Launcher(frozenset({"-t"}), 1),
+    "s6-softlimit": _Launcher(_options("-a -c -d -f -l -m -o -p -r -s -t")),
+    "s6-applyuidgid": _Launcher(_options("-u -g -G")),
+    "s6-nice": _Launcher(frozenset({"-n"})),
+    "s6-fghack": _Launcher(),
     "chpst": _Launcher(
         _options("-u -U -b -n -l -L -m -d -o -p -f -c"), user=_options("-u"), unknown=re.compile("-[/e].*")
     ),
@@ -84,9 +98,30 @@ _LAUNCHERS: Final[Mapping[str, _Launcher]] = {
     "chrt": _Launcher(before=1, unknown=re.compile(f"{_OF_PROCESS.pattern}|-[TPDm].*|--(?:sched|max).*")),
     "ionice": _Launcher(_options("-c --class -n --classdata"), unknown=_OF_PROCESS),
     "prlimit": _Launcher(unknown=re.compile("-p.*|--pid.*|-o.*|--output.*")),
-    "flock": _Launcher(
-        _options("-w --timeout --wait -E --conflict-exit-code"), 1, unknown=re.compile("-[nEF]+|--nonblock|--nb")
+    "flock": _Launcher(_options("-w --timeout --wait -E --conflict-exit-code"), 1),
+    **dict.fromkeys(("setarch", "linux32", "linux64"), _Launcher(unknown=re.compile("--list|-p.*|--(?:pid|show).*"))),
+    "unshare": _Launcher(
+        _options("-G --setgid --map-user --map-group --propagation --setgroups --monotonic --boottime"),
+        unknown=re.compile("-[RwS].*|--(?:root|wd|setuid|map-(?:users|groups|auto|subids)|load).*"),
     ),
+    # Another process may have other files.
+    "nsenter": _Launcher(
+        _options("-t --target -G --setgid"), unknown=re.compile("-[a-zA-Z]*[amrwSUZe].*|--(?!target|net|uts|ipc|pid).*")
+    ),
+    "xvfb-run": _Launcher(
+        _options("-e --error-file -f --auth-file -n --server-num -p --xauth-protocol -s --server-args -w --wait"),
+        needs=("xauth", "Xvfb"),
+    ),
+    **dict.fromkeys(
+        ("conda", "mamba", "micromamba"),
+        _Launcher(
+            _options("-n --name -p --prefix -e --env"),
+            unknown=re.compile("-d|--(?:cwd|detach).*"),
+            command="run",
+            loose=True,
+        ),
+    ),
+    "time": _Launcher(_options("-f --format -o --output")),
     "chroot": _Launcher(
         _options("--userspec"), user=_options("--userspec"), unknown=re.compile("--(?:skip-chdir|groups.*)")
     ),
@@ -96,13 +131,19 @@ _LAUNCHERS: Final[Mapping[str, _Launcher]] = {
     "stdbuf": _Launcher(frozenset({"-i", "-o", "-e", "--input", "--output", "--error"})),
     "timeout": _Launcher(frozenset({"-k", "-s", "--kill-after", "--signal"}), 1),
 }
+_ABOUT_ITSELF: Final = _options("-h --help -V --version")
+"""Options by which a launcher starts nothing."""
+SCRIPTS: Final = {"xvfb-run", "conda", "mamba"}
+"""Launchers that are scripts themselves."""
 _OF_SU: Final = {"-s", "--shell", "-w", "--whitelist-environment"}
 """Options of `su` with a value, but for its text and for groups, which nothing is known of."""
+_FLAGS_OF_SU: Final = _options("- -l --login -m -p --preserve-environment -P --pty")
+_TEXT_OF_SU: Final = _options("-c --command --session-command")
 _WITH_VALUE: Final = {"-u", "--unset", "-C", "--chdir", "-a", "--argv0"}
 """Options of `env` that the next argument is the value of."""
 _SHELLS: Final = {"sh", "bash", "dash", "ash", "ksh", "mksh", "zsh"}
-_READS_ITS_FILES: Final = "zsh"
-"""A shell that reads a file of its user in any case, which may set PATH."""
+_PLAIN_SHELLS: Final = {"sh", "bash", "dash", "ash"}
+"""Shells of which it is known what they have themselves."""
 _BUFFER: Final = 256
 """Bytes of a file that the kernel reads (include/uapi/linux/binfmts.h, `BINPRM_BUF_SIZE`)."""
 _SPLITS: Final = re.compile(r"-v?S|--split-string=?")
@@ -160,35 +201,36 @@ def misread(words: Words) -> str:
     return ""
 
 
-def launched(words: Words, environment: Mapping[str, str], script: Callable[[str], Script | None]) -> tuple[Words, ...]:
-    """Return what a program is certain to start, with an image's environment; nothing if that is not known.
-
-    ``script`` returns a script by path.
-    """
+def launched(words: Words, environment: Mapping[str, str]) -> tuple[Words, ...]:
+    """Return what a program other than a shell is certain to start, with an image's environment; nothing if unknown."""
     name = posixpath.basename(words.program)
-    if name in _SHELLS:
-        started = _of_shell(words.arguments, environment, script)
-        return tuple(each._replace(loose=each.loose or name == _READS_ITS_FILES) for each in started)
-    if name == "su":
-        return tuple(_of_su(words.arguments, environment, script))
+    if name == "su" or (
+        name == "runuser" and not {"-u", "--user"} & {word.partition("=")[0] for word in words.arguments}
+    ):
+        return tuple(_of_su(words.arguments))
     if name == "busybox" and words.arguments:
-        return launched(Words(words.arguments[0], words.arguments[1:]), environment, script)
+        return launched(Words(words.arguments[0], words.arguments[1:]), environment)
     launcher = _LAUNCHERS.get(name)
     other = _after_options(words.arguments, launcher, name) if launcher else None
     if name == "env":
         other = _of_env(words.arguments, environment)
     if name == "chroot" and other:
         other = _in_root(other)
-    return (other,) if other else ()
+    needs = (Words(each) for each in launcher.needs) if launcher and other else ()
+    return (*needs, other) if other else ()
 
 
 def _after_options(arguments: Sequence[str], launcher: _Launcher, name: str) -> Words | None:
     rest, user = list(arguments), launcher.default
+    if rest[:1] == [launcher.command] or (name == "setarch" and rest and not rest[0].startswith("-")):
+        rest.pop(0)
+    elif launcher.command:
+        return None
     while rest and rest[0].startswith("-"):
         option = rest.pop(0)
         if option == "--":
             break
-        if launcher.unknown and launcher.unknown.fullmatch(option):
+        if option in _ABOUT_ITSELF or (launcher.unknown and launcher.unknown.fullmatch(option)):
             return None
         option, _, value = option.partition("=")
         option = _last_of(option, launcher)
@@ -198,11 +240,13 @@ def _after_options(arguments: Sequence[str], launcher: _Launcher, name: str) -> 
             value = rest.pop(0)
         user = value if option in launcher.user else user
     before, rest = rest[: launcher.before], rest[launcher.before :]
+    if name == "flock" and rest[:1] in (["-c"], ["--command"]):
+        rest = ["/bin/sh", "-c", *rest[1:]]
+    if name == "sudo":
+        rest = list(dropwhile(ASSIGNMENT.fullmatch, rest))
     if not rest or rest[0].startswith("-") or (launcher.loose and "/" not in rest[0]):
         return None
     user = before[0] if launcher.by_user else user
-    if name == "runuser" and not user:
-        return None  # whose first argument is a user, and no program, without the option
     by_text = name != "gosu"  # which starts it as the kernel does
     return Words(rest[0], tuple(rest[1:]), by_text=by_text, user=user, loose=launcher.loose)
 
@@ -215,26 +259,22 @@ def _in_root(words: Words) -> Words | None:
     return words._replace(program=words.arguments[0], arguments=words.arguments[1:], folder="/", root=root)
 
 
-def _of_su(
-    arguments: Sequence[str], environment: Mapping[str, str], script: Callable[[str], Script | None]
-) -> Iterator[Words]:
-    """Yield what the text of `su -c` starts; the accounts' settings may set PATH."""
+def _of_su(arguments: Sequence[str]) -> Iterator[Words]:
+    """Yield what `su -c` starts; the accounts' settings may set PATH."""
     rest, others, text = list(arguments), list[str](), ""
     while rest:
         option, _, value = rest.pop(0).partition("=")
-        if option in {"-c", "--command"}:
+        if option in _TEXT_OF_SU:
             text = value or "".join(rest[:1])
             rest = rest if value else rest[1:]
         elif option in _OF_SU and not value:
             rest = rest[1:]
         elif not option.startswith("-"):
             others.append(option)
-        elif option not in {"-", "-l", "--login", "-m", "-p", "--preserve-environment"} and option not in _OF_SU:
+        elif option not in _FLAGS_OF_SU | _OF_SU:
             return
     if text and len(others) <= 1:
-        for each in _of_shell(("-c", text), environment, script):
-            if each.program.startswith("/"):
-                yield each._replace(user="".join(others) or "root", loose=True)
+        yield Words("/bin/sh", ("-c", text), user="".join(others) or "root", loose=True)
 
 
 def _last_of(option: str, launcher: _Launcher) -> str:
@@ -301,23 +341,6 @@ def _shell_options(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     return options, rest
 
 
-def _of_shell(
-    arguments: Sequence[str], environment: Mapping[str, str], script: Callable[[str], Script | None]
-) -> Iterator[Words]:
-    """Yield the first program of a shell's text or script."""
-    options, rest = _shell_options(arguments)
-    name, content = _content(options, rest, script)
-    text = Text(
-        tuple(rest[1:] if name else rest[2:]),
-        searches="CDPATH" in environment,
-        ends=any(ENDS.fullmatch(option) for option in options),
-    )
-    program = text.program(content, name)
-    loose = text.sets or _reads_files(options, environment)
-    if program and program.name and not (loose and "/" not in program.name):
-        yield Words(*program[:3], text.must_enter, by_text=True, loose=loose, cut=program.cut, sourced=program.sourced)
-
-
 def _content(options: Sequence[str], rest: Sequence[str], script: Callable[[str], Script | None]) -> tuple[str, str]:
     """Return the name of a shell's script, empty for a text of its own, and the text; it may be empty."""
     content = "".join(rest[:1])
@@ -333,31 +356,48 @@ def _reads_files(options: Sequence[str], environment: Mapping[str, str]) -> bool
     return reads or any(re.match(r"(?:BASH_)?ENV$|BASH_FUNC_", name) for name in environment)
 
 
-def chosen(
+def followed(
     words: Words,
     environment: Mapping[str, str],
     script: Callable[[str], Script | None],
     uid: int,
     is_there: Callable[[str], bool],
-) -> tuple[tuple[Words, ...], str]:
-    """Return the programs of which a shell's script starts one at its end, and the problem if it starts none.
+    start: Callable[[Words], Refusal | None],
+) -> Refusal | None:
+    """Return why a shell's script starts nothing; None if it may start something, or if these words are no shell's.
 
-    Both are empty if that is not known. ``uid`` is that of the user; ``is_there`` returns whether the image has a file.
+    ``uid`` is that of the user. ``is_there`` returns whether the image has a file, and ``start`` why a program does not
+    start.
     """
-    shell = posixpath.basename(words.program)
-    if shell not in _SHELLS:
-        return (), ""
+    is_applet = posixpath.basename(words.program) == "busybox" and bool(words.arguments)
+    if is_applet:
+        words = words._replace(program=words.arguments[0], arguments=words.arguments[1:])
+    name = posixpath.basename(words.program)
+    if name not in _SHELLS:
+        return None
     options, rest = _shell_options(words.arguments)
-    name, content = _content(options, rest, script)
-    arguments: list[str | None] = [*rest[1 if name else 2 :]]
-    own = name or "".join(rest[1:2]) or shell  # the word after a text is its $0
-    ends = entry_scripts.ends(content, own, [*arguments, None] if words.cut else arguments, uid, is_there, shell)
-    if ends is None:
-        return (), ""
-    loose = ends.loose or shell == _READS_ITS_FILES or _reads_files(options, environment)
-    return tuple(_replacing(each, ends.folder, loose=loose) for each in ends.programs), ends.problem
+    path, content = _content(options, rest, script)
+    loose = is_applet or name not in _PLAIN_SHELLS or "CDPATH" in environment or _reads_files(options, environment)
 
+    def refusal(asked: Asked) -> Refusal | None:
+        if asked.sourced and name not in _PLAIN_SHELLS:
+            return None
+        known = tuple(word for word in asked.words if word is not None) or ("",)
+        is_cut, is_loose = len(known) < len(asked.words), asked.loose or loose
+        each = Words(
+            known[0],
+            known[1:],
+            asked.folder,
+            must_enter=not asked.words,
+            by_text=True,
+            loose=is_loose,
+            cut=is_cut,
+            sourced=asked.sourced,
+        )
+        return start(each)
 
-def _replacing(program: tuple[str | None, ...], folder: str, *, loose: bool) -> Words:
-    known = tuple(word for word in program if word is not None)
-    return Words(known[0], known[1:], folder, by_text=True, loose=loose, cut=len(known) < len(program))
+    own = path or "".join(rest[1:2]) or name  # the word after a text is its $0
+    arguments: list[str | None] = [*rest[1 if path else 2 :]]
+    content = with_own_folder(content, path) if path else content
+    shell = Shell(own, uid, is_there, refusal, name == "bash", options)
+    return entry_scripts.refusal(content, [*arguments, None] if words.cut else arguments, shell)

@@ -18,7 +18,7 @@ _SEPARATOR: Final = re.compile(r"[;\n]|&(?![&>])")
 _FUNCTION: Final = re.compile(
     r"(?:function[ \t]+(?P<name>[^\s;&|()<>\"'$`]+)(?:[ \t]*\(\))?|(?P<plain>[\w.:-]+)[ \t]*\(\))\s*"
 )
-_PLAIN: Final = re.compile(r"[^\s;&|()<>\"'`\\$]+")
+_PLAIN: Final = re.compile(r"[^ \t\n;&|()<>\"'`\\$]+")
 _NAME: Final = re.compile(r"\w+|[@*#?$!-]")
 _ESCAPED: Final = re.compile(r"\$'(?:[^'\\]|\\.)*'", re.DOTALL)
 """Bash's quotes with escapes."""
@@ -38,10 +38,10 @@ class UnreadableScript(Exception):
 
 
 class Simple(NamedTuple):
-    """A command with its words as they are written, variables before it included; ``writes`` is whether into a file."""
+    """A command with its words as they are written, variables before it included; ``writes`` are files it writes."""
 
     words: tuple[str, ...]
-    writes: bool = False
+    writes: tuple[str, ...] = ()
 
 
 class Chain(NamedTuple):
@@ -73,9 +73,10 @@ class Loop(NamedTuple):
 
 
 class Apart(NamedTuple):
-    """What another shell runs: parts of a pipe, a subshell, what is in the background or between ``$(`` and ``)``."""
+    """What another shell runs; ``kind`` is ``|`` for the parts of a pipe, ``(``, ``&`` or ``$(``."""
 
     body: Block
+    kind: str
 
 
 class Group(NamedTuple):
@@ -100,12 +101,18 @@ def parse(text: str) -> Block:
     return _Parser(text).whole()
 
 
+def elements(array: str) -> tuple[str, ...]:
+    """Return the words of bash's array, whose text in parentheses is given. Raises UnreadableScript."""
+    parser = _Parser(array[1:-1])
+    return tuple(parser.elements())
+
+
 class _Parser:
     def __init__(self, text: str, depth: int = 0) -> None:
         self._text, self.place = text, 0
         self._depth = depth
         self._documents: list[tuple[str, bool]] = []
-        self._writes = False
+        self._writes: tuple[str, ...] = ()
         self._substituted: list[str] = []
 
     def whole(self) -> Block:
@@ -114,6 +121,11 @@ class _Parser:
         if self.place < len(self._text):
             raise UnreadableScript
         return body
+
+    def elements(self) -> Iterator[str]:
+        """Yield words up to the end of the text."""
+        while self._skip_lines():
+            yield self._word()
 
     def block(self, ends: frozenset[str]) -> Block:
         """Return commands up to one of some words, which is not taken."""
@@ -130,7 +142,7 @@ class _Parser:
             node = self._chain()
             self._blanks()
             if self._at("&") and not self._at("&&"):
-                node = Apart((node,))
+                node = Apart((node,), "&")
             if (match := _SEPARATOR.match(self._text, self.place)) and not self._at(";;"):
                 self.place = match.end()
                 if match[0] == "\n":
@@ -164,7 +176,7 @@ class _Parser:
             self._skip_lines()
             nodes.append(self._command())
             self._blanks()
-        return turned, nodes[0] if len(nodes) == 1 else Apart(tuple(nodes))
+        return turned, nodes[0] if len(nodes) == 1 else Apart(tuple(nodes), "|")
 
     def _command(self) -> Node:
         """Return a command, after those that words of it are made of."""
@@ -172,7 +184,7 @@ class _Parser:
         outer, self._substituted = self._substituted, []
         node = self._plain_command()
         inner, self._substituted = self._substituted, outer
-        return Group((*(Apart(_Parser(text, self._depth).whole()) for text in inner), node)) if inner else node
+        return Group((*(Apart(_Parser(text, self._depth).whole(), "$(") for text in inner), node)) if inner else node
 
     def _plain_command(self) -> Node:
         self._blanks()
@@ -199,10 +211,10 @@ class _Parser:
             return Function(match["name"] or match["plain"], (self._command(),))
         else:
             return self._simple()
-        writes = False
+        writes: tuple[str, ...] = ()
         while self._redirection():
-            writes |= self._writes
-        return Group((node, Simple((":",), writes=True))) if writes else node
+            writes += self._writes
+        return Group((node, Simple((":",), writes))) if writes else node
 
     def _if(self) -> Node:
         arms = []
@@ -286,7 +298,7 @@ class _Parser:
         self._expect("(")
         body = self.block(frozenset())
         self._expect(")")
-        return Apart(body)
+        return Apart(body, "(")
 
     def _test(self) -> Node:
         words = ["[["]
@@ -312,17 +324,19 @@ class _Parser:
 
     def _simple(self, *, empty: bool = False) -> Simple:
         words: list[str] = []
-        redirected = writes = False
+        redirected = False
+        writes: tuple[str, ...] = ()
         while True:
             self._blanks()
             if self._redirection():
                 redirected = True
-                writes |= self._writes
+                writes += self._writes
             elif self.place < len(self._text) and (self._text[self.place] not in ";&|()<>\n#" or self._at_file()):
                 words.append(self._word())
                 if self._at("(") and words[-1].endswith("="):  # an array
-                    words[-1] += "("
+                    start = self.place
                     self._pass_parentheses()
+                    words[-1] += self._text[start : self.place]
             elif self._at("#"):
                 self._comment()
             elif words or redirected or empty:
@@ -338,7 +352,7 @@ class _Parser:
         self.place = match.end()
         self._blanks()
         word = self._word()
-        self._writes = ">" in match[0] and not _TO_NOTHING.fullmatch(word)
+        self._writes = (word,) if ">" in match[0] and not _TO_NOTHING.fullmatch(word) else ()
         if re.fullmatch(r"[^<]*<<-?", match[0]):
             self._documents.append((re.sub(r"[\\'\"]", "", word), match[0].endswith("-")))
         return True

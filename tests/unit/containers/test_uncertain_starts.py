@@ -22,6 +22,7 @@ PROGRAMS = (
     "usr/bin/wget",
     "usr/bin/su",
     "usr/bin/uv",
+    *(f"usr/bin/{name}" for name in ("cat", "cp", "sleep", "id", "ls", "date")),
     "usr/sbin/chroot",
 )
 APP: Files = {
@@ -194,8 +195,6 @@ def test_words_that_only_a_shell_knows_are_no_names(config: Config) -> None:
 
 @faultless(
     entry("setsid", "-f", "/gone"),
-    entry("flock", "-n", "/lock", "/gone"),
-    entry("flock", "/lock", "-c", "gone"),
     entry("sudo", "gone"),
     entry("sudo", "-i", "/gone"),
     entry("sudo", "-D", "/x", "/gone"),
@@ -262,7 +261,6 @@ def test_launchers_that_start_something_else(config: Config) -> None:
     sh("2>/dev/null exec serve"),
     sh("nice > /log serve"),
     sh("exec serve 2>&1 > '/a b'"),
-    sh("cat <<END > /x\na\nEND\nexec gone"),
     {"Cmd": ["serve"], "Healthcheck": {"Test": ["CMD", "bash", "-c", "exec 3</dev/tcp/localhost/80"]}},
 )
 def test_redirections_are_no_words(config: Config) -> None:
@@ -377,7 +375,6 @@ def test_script_of_a_shell_may_enter_a_folder_first(config: Config) -> None:
         "cd /src ||\n  gone",
         "exec gone || : & exec serve",
         "gone || exit 1 ||\n : &",
-        "cd /src || exit 1 & ./gone",
         "A=/gone; printf -v A /src/run; exec $A",
         "PWD=/gone; cd /src; exec $PWD/run",
         "IFS=:; A=/src/run:x; exec $A",
@@ -636,7 +633,7 @@ GONE = "no folder of PATH has gone"
         ('cd "$(dirname "$0")/mod" && exec ./gone', "/src/mod/gone does not exist"),
         ('HERE="$(cd "$(dirname "$0")" && pwd)"\nexec "$HERE/gone"', "/src/gone does not exist"),
         ("export A=/src; B=${A}/mod; exec $B/gone", "/src/mod/gone does not exist"),
-        ("set -e; mkdir -p /data; nvidia-smi; exec gone", GONE),
+        ("set -e; ls -l /data; nvidia-smi; exec gone", GONE),
         ('exec tini -- "$(dirname "$0")/gone"', "/src/gone does not exist"),
         (f"set -e; gone\n{'true' * 2000}", GONE),
         ("if [ -z \"$A\" ]; then\n  echo a\nelif grep -q x /y; then mkdir -p /z\nelse\n  B=1\nfi\n\nexec gone", GONE),
