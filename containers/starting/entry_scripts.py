@@ -80,12 +80,12 @@ _NUMBER: Final = re.compile("0|[1-9][0-9]{0,8}")
 _LOCAL: Final = {"local", "declare", "typeset"}
 _IN_LOOP: Final = {"on", "break", "continue"}
 _DECLARES: Final = {"export", "readonly", *_LOCAL}
-_STATUSES: Final = {"true": True, ":": True, "false": False, "echo": True}
+_STATUSES: Final = {"true": True, ":": True, "false": False, "echo": True, "printf": True}
 _SETS: Final = {"read", "mapfile", "readarray", "getopts", "printf", "unset"}
 _QUIET: Final = _names(
     "echo printf umask ulimit shopt type hash alias wait pwd command let (( trap getopts read unset mapfile readarray "
     "sleep id date hostname cat chown chmod mkdir rm ls stat find sed awk grep tr cut head tail sort wc basename "
-    "dirname env whoami getent nc pg_isready nproc df free uname nvidia-smi which"
+    "dirname tee touch env whoami getent nc pg_isready nproc df free uname nvidia-smi which"
 )
 """Commands that neither are what a container is for nor make a program."""
 _MAKES: Final = _names(
@@ -107,8 +107,9 @@ _STARTS: Final = {
 """Quiet commands that are not so with such an argument: they start another one, or do not end."""
 _PREFIXES: Final = {"command", "builtin"}
 _OF_EXEC: Final = re.compile("-[cl]*(a?)|--")
+_LOOKS_UP: Final = re.compile("command -[vV]|which|type|hash")
 _AT_END: Final = re.compile("EXIT|0|ERR|DEBUG")
-_OF_SHELL: Final = {"ulimit", "umask", "printf", "trap", "set", "shift", "echo", "true", "["}
+_OF_SHELL: Final = {":", "ulimit", "umask", "printf", "trap", "set", "shift", "echo", "true", "["}
 _OF_ALL: Final = re.compile(r"/etc/(?:passwd|group)|.*\.(?:pyc?|pth)")
 """Files that change what names stand for, or modules."""
 _ARRAY: Final = re.compile(r'"\$\{(\w+)\[@\]\}"')
@@ -429,6 +430,10 @@ class _Ways:
             return [self._entered(arguments, state)]
         if command in {".", "source"}:
             return [self._sourced(arguments, state)]
+        if _LOOKS_UP.fullmatch(" ".join(words[:-1])) and arguments and (looked := arguments[-1]):
+            refused = self._refusal((looked,), state) if looked not in state.functions and is_name(looked) else None
+            is_gone = refused is not None and refused.about == looked
+            return [self._failed(replace(state, refused=refused)) if is_gone else _Outcome(state, "on")]
         if command == "wait" and words[1:] and state.jobs and all(state.jobs):
             return [self._failed(replace(state, refused=state.jobs[-1]))]
         if command and not state.ran and is_name(command) and command not in _OF_SHELL:
@@ -461,7 +466,7 @@ class _Ways:
             return _Outcome(self._declared(str(command), words[1:], state), "on", status=True)
         if command == "shopt" and any(each is None or _OTHER_SHELL.fullmatch(each) for each in arguments):
             raise UnreadableScript
-        if command in _STATUSES:
+        if command in _STATUSES and arguments[:1] != ("-v",):
             return _Outcome(state, "on", status=_STATUSES[str(command)])
         if command == "trap":
             return _Outcome(self._trapped(arguments, state), "on", status=True)
@@ -703,9 +708,11 @@ class _Ways:
             known = words[place] if place < len(words) else None if None in arguments else ""
         else:
             known = state.variables.get(name)
-        change = match["change"]
-        if known == "" and change and change[:2] in {":-", ":="}:
-            return self._value(change[2:], state)
+        if name == "PWD" and state.folder.startswith("/"):
+            known = state.folder
+        change = match["change"] or ""
+        if known is not None and (other := re.fullmatch(":([-=+])(.*)", change, re.DOTALL)):
+            return self._value(other[2], state) if bool(known) == (other[1] == "+") else known
         return known if known is None or not change else _changed(known, change)
 
     def _matches(self, subject: str | None, pattern: str, state: _State) -> bool | None:
@@ -919,7 +926,7 @@ def _changed(value: str, change: str) -> str | None:
         return value[len(text) :] if cut[1] == "#" else value[: -len(text)]
     if part := re.fullmatch(r":([0-9]{1,4})(?::([0-9]{1,4}))?", change):
         return value[int(part[1]) :][: int(part[2]) if part[2] else None]
-    return (value or None) if re.match(":[-=?]", change) else None
+    return (value or None) if change.startswith(":?") else None
 
 
 def _different(ways: Sequence[_Outcome]) -> list[_Outcome]:

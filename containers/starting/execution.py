@@ -315,6 +315,8 @@ class Execution:
         folder, certain = posixpath.dirname(path), name.startswith("/") or not words.loose
         if name and certain and by_python and self._modules.lacks_main(path, trace):
             raise _NotStarted(f"/{trace.path} is a folder without __main__.py", path)
+        if certain and trace.path in self._contents.binaries and file_readers.is_text(posixpath.basename(program)):
+            raise _NotStarted(f"/{trace.path} is no text, which {posixpath.basename(program)} is to read", path)
         if not name or (trace.entry and trace.entry.kind != "file"):
             return
         if certain and trace.problem != "does not exist":

@@ -29,12 +29,12 @@ class _Reader(NamedTuple):
 _READERS: Final = (
     _Reader(
         re.compile(r"python[\d.]*"),
-        re.compile(r"-[bBdEiIOPqRsSuvx]+|-[WX].+"),
+        re.compile(r"-[bBdEiIOPqRsSuvx]+|-[WX].+|--"),
         frozenset({"-W", "-X", "--check-hash-based-pycs"}),
     ),
     _Reader(
         re.compile("(?:ba|da|a|k|mk|z)?sh"),
-        re.compile(r"[-+][abefhkmnptuvxBCEHPT]+|--(?:norc|noprofile|posix)"),
+        re.compile(r"[-+][abefhkmnptuvxBCEHPT]+|--(?:norc|noprofile|posix)?"),
         frozenset({"-o", "+o", "-O", "+O"}),
     ),
     _Reader(re.compile("perl|Rscript"), re.compile("-[wTtuWXs]+")),
@@ -49,7 +49,7 @@ _READERS: Final = (
     # huggingface/accelerate 00785cd, src/accelerate/commands/launch.py, `launch_command_parser`).
     _Reader(
         re.compile("torchrun"),
-        re.compile(r"--[\w-]+=.*|--standalone"),
+        re.compile(r"--[\w-]+=.*|--standalone|--use[_-]env"),
         frozenset({"--nproc_per_node", "--nproc-per-node", "--nnodes", "--node_rank", "--node-rank"}),
         end=r".*\.py",
         changed=re.compile("PET_.*"),  # torch/distributed/argparse_util.py: each of its options is one
@@ -60,6 +60,20 @@ _READERS: Final = (
         frozenset({"--num_processes", "--num_machines", "--mixed_precision", "--config_file"}),
         end=r".*\.py",
         command="launch",
+    ),
+    *(
+        _Reader(re.compile(name), re.compile(flags), frozenset(with_value.split()), end=r".*\.py", command="run")
+        for name, flags, with_value in [
+            ("poetry|pdm|pipenv|hatch", "-[qvn]+|--(?:quiet|no-interaction|no-ansi)", ""),
+            ("(?:micro)?mamba|conda", "-v+|--(?:no-capture-output|live-stream)", "-n --name -p --prefix"),
+        ]
+    ),
+    # The loader runs a program that it may read (bminor/glibc, elf/rtld.c, `dl_main`).
+    _Reader(
+        re.compile(r"ld(?:-linux[\w-]*|-musl-\w+|64)?\.so(?:\.\d)?"),
+        re.compile("--inhibit-cache"),
+        frozenset({"--library-path", "--preload", "--argv0", "--inhibit-rpath", "--audit"}),
+        end=".*/.*",
     ),
     # uv starts what it does not find as a command (astral-sh/uv 0.13.8, `uv run --help`).
     _Reader(
@@ -73,6 +87,18 @@ _READERS: Final = (
         changed=re.compile("UV_WORKING_DIR(?:ECTORY)?"),
     ),
 )
+
+_LAUNCHERS: Final[Mapping[str, tuple[str, ...]]] = {
+    "torch.distributed.run": ("torchrun",),
+    "torch.distributed.launch": ("torchrun",),
+    "accelerate.commands.launch": ("accelerate", "launch"),
+}
+"""Modules of Python that are one of the readers, with its first argument."""
+
+
+def is_text(program: str) -> bool:
+    """Return whether a program reads a text: a shell or Python."""
+    return any(reader.name.fullmatch(program) for reader in _READERS[:2])
 
 
 def file_of(program: str, arguments: Sequence[str], environment: Mapping[str, str]) -> str:
@@ -89,6 +115,8 @@ def file_of(program: str, arguments: Sequence[str], environment: Mapping[str, st
         word = rest.pop(0)
         if word in reader.with_value and rest:
             rest.pop(0)
+        elif word == "-m" and rest and (launcher := _LAUNCHERS.get(rest[0])):
+            return file_of(launcher[0], [*launcher[1:], *rest[1:]], environment)
         elif reader.command and re.fullmatch(r"python[\d.]*", word):
             return file_of(word, rest, environment)
         elif not word.startswith(("-", "+")):

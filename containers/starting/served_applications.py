@@ -52,7 +52,7 @@ _SERVERS: Final[Mapping[str, _Server]] = {
         re.compile("UVICORN_.*|WEB_CONCURRENCY"),
     ),
     "gunicorn": _Server(
-        re.compile("--preload"),
+        re.compile("--preload|--check-config"),
         _options(
             "-b --bind -w --workers -k --worker-class -t --timeout --threads --chdir --log-level --access-logfile "
             "--error-logfile --keep-alive --graceful-timeout --max-requests --max-requests-jitter --worker-tmp-dir "

@@ -137,9 +137,13 @@ def _closed_libraries(contents: Contents, execution: Execution, path: str) -> It
     binary = contents.binaries[path]
     if binary.kind == "static" or not binary.loaded or binary.problem:
         return
-    kind = MuslLoader if "ld-musl-" in binary.interpreter else Loader
-    for loaded in kind(contents, binary.machine).process(path).objects[1:]:
-        if refusal := execution.refusal(loaded.place.name, READ):
+    loader = (MuslLoader if "ld-musl-" in binary.interpreter else Loader)(contents, binary.machine)
+    process = loader.process(path)
+    # The loader goes on without what it cannot preload (bminor/glibc 2.41, elf/rtld.c, `do_preload`).
+    preloaded = [process.by_name.get(name) for name in (*loader.preloaded, *loader.always_preloaded)]
+    for loaded in process.objects[1:]:
+        refusal = execution.refusal(loaded.place.name, READ)
+        if refusal and not any(each is loaded for each in preloaded):
             yield Fault(
                 "start", loaded.place.name, "cannot be loaded", refusal.reason, (f"/{path}",), names=(refusal.about,)
             )

@@ -98,7 +98,26 @@ SCRIPTS = {
         *('f() {\n  cat <<-EOM\n\t\tif (\n\tEOM\n  set -- gone\n}\nf\nexec "$@"', 'main() { set -- "$1"; exec "$@"; }\nmain "$@"', 'f() { return 1; }\nf && exec gone\nexec "$@"'),
         *('for p in /t/none /t/real; do [ -x "$p" ] && exec "$p"; done; exec gone', 'P=gone; for p in /t/none "$1"; do if [ -x "$p" ]; then P=$p; break; fi; done; exec $P'),
         *('x=$(cp /t/real /tmp/made) && exec /tmp/made', 'x="$(echo "$(install /t/real /t/made)")"; exec /t/made', 'exec `cp /t/real /t/m1`/t/m1', 'case $(ln -s /t/real /t/m2) in "") exec /t/m2 ;; esac'),
+        # What a command becomes that is not there.
+        *('command "$1"', 'set -e; command "$@"; true', 'command exec "$1"', 'command gone || exec "$1"', 'eval "$1"', 'eval exec "$@"', 'set -e; eval "$1"; true', 'eval "set -- $1"; exec "$@"', 'eval "A=$1"; exec "$A"', 'eval "f() { exec $1; }"; f'),
+        *('trap "echo x" EXIT; exec "$1"', 'trap - EXIT; exec "$1"', 'f() { echo; }; trap f EXIT TERM; exec "$1"', 'set -e; trap "echo bye" EXIT; "$1"; true', 'trap "exit 0" EXIT; "$1"'),
+        *('"$@" &\nP=$!\nwait "$P"', '"$@" & wait $!; exit $?', '"$1" & wait', '"$1" & wait $! || exit 5', '"$1" & wait $! || true', 'set -e; "$1" & true', '( "$1" ) & wait $!', '"$1" & P1=$!; sleep 0 & P2=$!; wait $P1 $P2; true'),
+        *('"$@"; exit $?', '"$1"; echo $?; exit 0', 'f() { "$@"; }; f "$1"', 'set -e; f() { "$1"; true; }; f "$1"', 'set -e; f() { "$1"; true; }; f "$1" || true', 'set -e; f() { "$1"; true; }; if f "$1"; then exec true; fi', 'if ! "$1"; then exit 1; fi', 'if "$1"; then true; else exit 3; fi', 'if ! "$1"; then echo no; fi; exec true', '"$1" || { echo no; exit 1; }; exec true', '"$1" || exit $?', 'for i in 1 2; do "$1" && exit 0; done; exit 1'),
+        *('set -e; A=$("$1"); true', 'A=$("$1") || exit 1', 'set -e; A=$("$1" || true); true', 'set -e; echo $("$1"); true', 'A=$(gone) || true; exec "$1"', 'set -e; (set +e; "$1"; true)', 'set -e; ("$1") || true', 'set -e; "$1" && true; true', 'set -e; ! gone; exec "$1"', 'set -e; set +e; "$1"; true', 'set -e; case x in x) "$1" ;; esac; true', 'set -e; until "$1"; do break; done; true'),
+        *('command -v gone > /dev/null || exec "$1"', 'which "$1" && exec "$1"', 'type "$1" > /dev/null && exec "$1"'),
+        *('echo a > /tmp/a\nexec "$1"', 'echo a | tee /tmp/b; exec "$1"', 'touch /tmp/c; exec "$1"', 'exec > /tmp/log 2>&1; exec "$1"', 'cat > /tmp/e <<E\nexec gone\nE\nexec "$1"', 'cat /bin/true > /tmp/f; chmod +x /tmp/f; exec /tmp/f', 'cd /tmp; echo "print()" > made.py; exec python3 -m made', 'echo "u1:x:1234:44::/:/bin/sh" >> /etc/passwd; exec gosu u1 /t/real'),
+        *('cd /t && exec "./${1##*/}"', 'cd /t; exec "$PWD/${1##*/}"', 'P=${1:+$1}; exec $P', 'A=; P=${A:-$1}; exec $P', 'cd /t/none 2>/dev/null || cd /t; exec ./real', 'cd /t/real || exec true; exec gone', 'set -e; cd /t/real; exec true', 'mkdir -p /tmp/d && cd /tmp/d && exec /t/real', 'printf a > /tmp/g && exec "$1"'),
+        *('exec setarch x86_64 "$1"', 'exec runuser -l app -c "$1"', 'exec su app -c "$1"', 'exec unshare -f "$1"', 'exec flock /tmp/l -c "$1"'),
         *('[ -f /t/text ] && A=1\nexec "$@"', 'for each in a b; do echo "$each"; done\nexec "$@"', 'A=${1%real}; [ "$A" = "$1" ] || exec gone\nexec true', '{ exec "$1"; } || true', 'exec "$@" $NONE'),
+    ])
+} | {
+    f"of-bash{number}": f"#!/bin/bash\n{text}\n"
+    for number, text in enumerate([
+        *('A=("$1" --x)\nexec "${A[@]}"', 'A=(/t/gone)\nA+=(--port 1)\nexec "${A[@]}" "$@"', 'A=()\nA+=("$@")\nexec "${A[@]}"', 'declare -a A=("$@"); exec "${A[@]}"', 'A=(--a b "$@"); exec "${A[2]}"', 'A=("$1"); for a in "${A[@]}"; do exec "$a"; done', 'A=("$@"); exec "${A[0]}"', 'A=("${@:1}"); exec "${A[@]}"'),
+        *('A=("$@")\nset -- "${A[@]}"\nexec "$@"', 'A=(nice -n 5); exec "${A[@]}" "$@"', 'A=($1); exec "${A[@]}"', 'A=(\n  "$1"  # the server\n  --x\n)\nexec "${A[@]}"', 'f() { local -a c=("$@"); exec "${c[@]}"; }; f "$1"', 'A=(true); A=("$1"); exec "${A[@]}"', 'A=("$1"); unset "A[0]"; exec true "${A[@]}"', 'A=("$1"); A[0]=true; exec "${A[@]}"'),
+        *('A=(x); if [ "${#A[@]}" -gt 1 ]; then exec true; fi; exec "$1"', 'A=(x y); if [ "${#A[@]}" -gt 1 ]; then exec "$1"; fi; exec true', 'A=($(echo true)); exec "${A[@]}"', 'A=(); [ -n "$X" ] && A+=(--x "$X"); exec "$1" "${A[@]}"', 'A=("$1" --port "${PORT:-80}"); exec "${A[@]}"'),
+        *('exec -c "$1"', 'exec -l "$1"', 'exec -cl "$1"', 'exec -c -a x "$1"', 'exec -la x "$1"', 'exec -- "$1"', 'builtin exec "$1"', 'builtin cd /t && exec ./real', 'return 0; exec "$1"'),
+        *('set -eo pipefail; "$1" | cat; true', 'set -euo pipefail\n"$@" 2>&1 | tee /tmp/out', 'set -o pipefail; "$1" | cat || exit 4', 'set -e; "$1" | cat; true', 'set -euo pipefail; if "$1" | cat; then true; else true; fi', 'set -euo pipefail; A="$("$1" | cat)"; true', 'set -eu -o pipefail; "$1" | cat || exit 0', '. /t/gone.sh\nexec "$1"'),
     ])
 } | {"true": "#!/bin/sh\nexit 0\n"} | {
     f"entry-{module}": f"#!/usr/bin/python3\n# -*- coding: utf-8 -*-\nimport re\nimport sys\nfrom {module} import main\n" for module in ["gone", "json.tool"]
@@ -116,6 +135,8 @@ LAUNCHERS = [
     *("sudo -E", "sudo -u app --", "setpriv --reuid=1000 --regid=1000 --clear-groups", "setpriv --reuid 1000 --clear-groups --", "runuser -u app --"),
     *("numactl --", "taskset -c 0", "taskset 1", "chrt -b 0", "ionice -c2 -n7", "ionice -c 3", "prlimit --nofile=1024:1024", "flock /tmp/x", "setsid -f"),
     *("chpst -u app", "chpst -o 1024 -m 100000000", "s6-setuidgid app", "s6-setuidgid 1000:1000", "s6-envuidgid app", "timeout -k9 5"),
+    *("setarch x86_64", "setarch -R", "linux32", "linux64 --", "s6-softlimit -o 1024", "s6-setlock -n /tmp/l", "s6-applyuidgid -u 1000 -g 1000", "flock -n /tmp/x", "flock /tmp/x -c", "flock -E 5 /tmp/x", "unshare -fp --mount-proc", "unshare -r", "nsenter -t 1 -n"),
+    *("runuser app -c", "runuser -l app -c", "su -P -c", "su --session-command", "sudo A=1", "/lib64/ld-linux-x86-64.so.2", "/lib64/ld-linux-x86-64.so.2 --argv0 x", "tini -h", "tini -l", "dumb-init --help"),
     *("chroot /", "chroot --userspec=app /", "su app -c", "su - app -c", "su -s /bin/sh -c", "su --command"),
     *("busybox env A=1", "busybox timeout 5", "busybox setsid", "busybox sh -c", "busybox ash -ec", "mksh -c", "zsh -c", "zsh -o errexit -c"),
 ]  # fmt: skip
@@ -168,6 +189,8 @@ CASES = [
     *(Case(("python3", *words), folder="/t") for words in [("/dev/stdin",), ("-c", "0", "gone.py"), ("-m", "json"), ("-m", "json.tool", "-h"), ("-V", "gone.py"), ("-", "gone.py")]),
     *(Case(words) for name in SCRIPTS for words in [(f"/s/{name}", "/t/real"), (f"/s/{name}", "/t/gone")]),
     *(Case((*launcher.split(), name)) for launcher in LAUNCHERS for name in ["/t/real", "/t/gone"]),
+    *(Case((*launcher.split(), "/t/real")) for launcher in ["bash", "sh", "sh -e --", "python3 --"]),
+    *(Case(("/t/real",), "app", environment=(PATH, f"LD_PRELOAD={path}")) for path in ["/t/gone", "/t/closed/real", "/t/text"]),
     *(Case((*launcher, "/t/plain-text")) for launcher in [("tini", "--"), ("dumb-init",), ("gosu", "app"), ("env",)]),
     Case(("tini", "-g", "--", "dumb-init", "-r", "15:2", "sh", "-c", "cd /t && ./gone")),
     *(Case(("gosu", user, f"/t/{name}")) for user, name in [("app", "closed/real"), ("app", "group"), ("nobody", "group"), ("app:app", "group"), ("gone", "real")]),
@@ -209,7 +232,8 @@ def statuses(started: tuple[Image, contents.Contents]) -> Mapping[Case, int]:
     cases = [case for case in dict.fromkeys(CASES) if not case.by_runtime]
     plain = [(case.words, case.folder, dict(pair.split("=", 1) for pair in case.environment)) for case in cases]
     script = f"CASES = {json.dumps(plain)!r}\n{_STARTS}"
-    done = docker("run", "--rm", "--interactive", started[0].tag, "python3", "-", text=script)
+    rights = ["--cap-add=SYS_ADMIN", "--security-opt=seccomp=unconfined"]  # of unshare and nsenter
+    done = docker("run", "--rm", "--interactive", *rights, started[0].tag, "python3", "-", text=script)
     return dict(zip(cases, json.loads(done.stdout), strict=True))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import shlex
 import tarfile
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -494,3 +495,45 @@ def test_text_that_the_kernel_does_not_take_is_a_fault(setting: str, name: str) 
         lines = [str(one) for one in started_programs.faults(read, machine, "linux/any") if name in str(one)]
         reason = f"it has {size:,} bytes, the kernel takes 131,071; shorten it"
         assert lines == ([f"/: starts nothing with {name}: {reason}"] if refused else [])
+
+
+LAUNCHED: Files = {
+    **APP,
+    **{f"usr/bin/{name}": "#!/bin/sh\n" for name in ("xvfb-run", "conda")},
+    **dict.fromkeys(["usr/bin/xauth", "usr/bin/Xvfb", "usr/bin/micromamba"], PROGRAM),
+    **{f"opt/venv/bin/{name}": "#!/opt/venv/bin/python\n" for name in ("poetry", "torchrun")},
+    **{
+        f"{SITE}/{path}/__init__.py": "" for path in ("torch", "torch/distributed", "accelerate", "accelerate/commands")
+    },
+    **dict.fromkeys([f"{SITE}/torch/distributed/run.py", f"{SITE}/accelerate/commands/launch.py"], ""),
+    "srv/train.py": "",
+}
+GONE = "/srv/gone does not exist"
+
+
+@every(
+    "words, missing, reason",
+    [
+        ("xvfb-run -a -s '-screen 0 1x1x8' /srv/gone", "", GONE),
+        ("xvfb-run -a serve", "", ""),
+        ("xvfb-run -a serve", "usr/bin/xauth", "no folder of PATH has xauth"),
+        ("xvfb-run --help /srv/gone", "", ""),
+        ("conda run -n app --no-capture-output /srv/gone", "", GONE),
+        ("conda run -n app gone", "", ""),
+        ("conda run --cwd /srv ./gone", "", ""),
+        ("conda list /srv/gone", "", ""),
+        ("micromamba run -n app /srv/gone", "", GONE),
+        ("micromamba run -n app python /srv/gone.py", "", "/srv/gone.py does not exist, which micromamba is to run"),
+        ("poetry run python /srv/gone.py", "", "/srv/gone.py does not exist, which poetry is to run"),
+        ("poetry run python /srv/train.py", "", ""),
+        ("poetry show python /srv/gone.py", "", ""),
+        ("python -m torch.distributed.run --nproc-per-node 2 /srv/train.py", "", ""),
+        ("python -m torch.distributed.run --nproc-per-node 2 /srv/x.py", "", "/srv/x.py does not exist, which python is to run"),
+        ("python -m accelerate.commands.launch --multi_gpu /srv/train.py", "", ""),
+        ("python -m accelerate.commands.launch --multi_gpu /srv/x.py", "", "/srv/x.py does not exist, which python is to run"),
+    ],
+)  # fmt: skip
+def test_launchers_of_displays_and_environments(words: str, missing: str, reason: str) -> None:
+    files: Files = {path: content for path, content in LAUNCHED.items() if path != missing}
+    found = [line.partition(" does not start as Entrypoint: ")[2] for line in lines(files, entry(*shlex.split(words)))]
+    assert found == [reason][: bool(reason)]
