@@ -1,8 +1,8 @@
-"""What a shell's script may end with, for known arguments: how entry points of images choose by their command.
+"""Why a shell's text or script starts nothing, for known arguments: entry points of images choose by their command.
 
-A script is followed along each of its ways. A condition that only a container decides has two. What is before the end
-may fail, as far as that ends the script too. Sources: as for `shell_syntax`; `dash` and `bash` are asked in
-tests/images/test_started.py.
+A script is followed along each of its ways. A condition that only a container decides has two. A command that does not
+start fails, which may end the shell; nothing is known of the status of one that starts. Sources: as for `shell_syntax`;
+`dash` and `bash` are asked in tests/images/test_started.py.
 """
 
 from __future__ import annotations
@@ -106,13 +106,19 @@ _STARTS: Final = {
 }
 """Quiet commands that are not so with such an argument: they start another one, or do not end."""
 _PREFIXES: Final = {"command", "builtin"}
+"""Words before a command that is no function."""
 _OF_EXEC: Final = re.compile("-[cl]*(a?)|--")
+"""Options of `exec` in bash; the last one may have a value."""
 _LOOKS_UP: Final = re.compile("command -[vV]|which|type|hash")
+"""What says whether a name is there, as it stands before the name."""
 _AT_END: Final = re.compile("EXIT|0|ERR|DEBUG")
+"""Conditions of `trap` that are no signals."""
 _OF_SHELL: Final = {":", "ulimit", "umask", "printf", "trap", "set", "shift", "echo", "true", "["}
+"""Further commands that a shell itself has."""
 _OF_ALL: Final = re.compile(r"/etc/(?:passwd|group)|.*\.(?:pyc?|pth)")
 """Files that change what names stand for, or modules."""
 _ARRAY: Final = re.compile(r'"\$\{(\w+)\[@\]\}"')
+"""All words of an array."""
 _ELEMENT: Final = re.compile(r"\$\{(#?)(\w+)\[([0-9]{1,3}|[@*])\]\}", re.ASCII)
 """An element of an array, or how many it has."""
 _OTHER_SHELL: Final = re.compile("nocasematch|execfail|expand_aliases")
@@ -464,6 +470,8 @@ class _Ways:
             return _Outcome(after, "on", status=None if command == "shift" and after is state else True)
         if command in _DECLARES:
             return _Outcome(self._declared(str(command), words[1:], state), "on", status=True)
+        if command == "alias" and not self._shell.is_bash:
+            raise UnreadableScript  # whose names stand for others
         if command == "shopt" and any(each is None or _OTHER_SHELL.fullmatch(each) for each in arguments):
             raise UnreadableScript
         if command in _STATUSES and arguments[:1] != ("-v",):
@@ -594,7 +602,9 @@ class _Ways:
             return _Outcome(replace(state, loose=True), "on")
         after = replace(state, folder=posixpath.join(state.folder, folder))
         refused = None if state.made or state.changed else self._shell.refusal(Asked((), after.folder, state.loose))
-        return self._failed(replace(state, refused=refused)) if refused else _Outcome(after, "on", status=True)
+        if refused:
+            return self._failed(replace(state, refused=refused))
+        return _Outcome(after, "on", status=None if state.loose and not folder.startswith("/") else True)
 
     def _assigned(self, state: _State, word: str, before: _State | None = None) -> _State:
         """Return the state after a word that sets a variable; its value is made of the variables ``before``."""
@@ -830,11 +840,13 @@ def _tells(node: Node) -> bool:
 
 
 def _with_options(state: _State, options: Sequence[str]) -> _State:
-    """Return the state after a shell's options."""
+    """Return the state after a shell's options, which a plus sign turns off."""
+    is_on = True
     for option in options:
+        is_on = option[:1] != "+" if option[:1] in {"-", "+"} else is_on
         if re.fullmatch("[-+][A-Za-z]*e[A-Za-z]*", option) or option == "errexit":
-            state = replace(state, ends=not option.startswith("+"))
-        state = replace(state, pipes=state.pipes or option == "pipefail")
+            state = replace(state, ends=is_on)
+        state = replace(state, pipes=is_on) if option == "pipefail" else state
     return state
 
 

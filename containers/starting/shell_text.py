@@ -18,7 +18,7 @@ MOST_CHARACTERS: Final = 1000
 """Characters of a variable's value that is followed: a line may double them."""
 _BUILT_IN: Final = re.compile(
     r"alias|bg|bind|break|builtin|caller|case|cd|chdir|command|compgen|complete|compopt|continue|coproc|declare|dirs"
-    r"|disown|do|done|elif|else|enable|esac|eval|exit|export|false|fg|fi|for|function|getopts|hash|help|history|if|in"
+    r"|disown|do|done|elif|else|enable|esac|eval|exit|export|false|fc|fg|fi|for|function|getopts|hash|help|history|if|in"
     r"|jobs|kill|let|local|logout|mapfile|popd|pushd|pwd|read|readarray|readonly|return|select|shift|shopt|source"
     r"|suspend|test|then|time|times|type|typeset|unalias|unset|until|wait|while|[.]"
 )

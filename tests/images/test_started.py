@@ -107,6 +107,7 @@ SCRIPTS = {
         *('command -v gone > /dev/null || exec "$1"', 'which "$1" && exec "$1"', 'type "$1" > /dev/null && exec "$1"'),
         *('echo a > /tmp/a\nexec "$1"', 'echo a | tee /tmp/b; exec "$1"', 'touch /tmp/c; exec "$1"', 'exec > /tmp/log 2>&1; exec "$1"', 'cat > /tmp/e <<E\nexec gone\nE\nexec "$1"', 'cat /bin/true > /tmp/f; chmod +x /tmp/f; exec /tmp/f', 'cd /tmp; echo "print()" > made.py; exec python3 -m made', 'echo "u1:x:1234:44::/:/bin/sh" >> /etc/passwd; exec gosu u1 /t/real'),
         *('cd /t && exec "./${1##*/}"', 'cd /t; exec "$PWD/${1##*/}"', 'P=${1:+$1}; exec $P', 'A=; P=${A:-$1}; exec $P', 'cd /t/none 2>/dev/null || cd /t; exec ./real', 'cd /t/real || exec true; exec gone', 'set -e; cd /t/real; exec true', 'mkdir -p /tmp/d && cd /tmp/d && exec /t/real', 'printf a > /tmp/g && exec "$1"'),
+        *('set -e; set +o errexit; "$1"; true', 'set -o errexit; "$1"; true', 'alias gone=true; gone && exec "$1"; true', 'cd "$X"; cd none && exec /t/gone || exec true'),
         *('exec setarch x86_64 "$1"', 'exec runuser -l app -c "$1"', 'exec su app -c "$1"', 'exec unshare -f "$1"', 'exec flock /tmp/l -c "$1"'),
         *('[ -f /t/text ] && A=1\nexec "$@"', 'for each in a b; do echo "$each"; done\nexec "$@"', 'A=${1%real}; [ "$A" = "$1" ] || exec gone\nexec true', '{ exec "$1"; } || true', 'exec "$@" $NONE'),
     ])
