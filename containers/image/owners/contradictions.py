@@ -191,12 +191,16 @@ def _packages(contents: Contents, folders: PackageFolders) -> dict[Environment, 
         budget.check()
         folder = distributions.folder(path)
         known = by_folder[folder].get(distribution.name, distribution)
-        if known.version != distribution.version and _admits(f">{distribution.version}", known.version):
+        versions = {known.version, distribution.version} - {""}
+        if len(versions) > 1 and _admits(f">{distribution.version}", known.version):
             continue  # a record that an upgrade left
         by_folder[folder][distribution.name] = distribution.joined(known)
     return {
         environment: {
-            name: one for folder in reversed(environment.folders) for name, one in by_folder.get(folder, {}).items()
+            name: one
+            for folder in reversed(environment.folders)
+            for name, one in by_folder.get(folder, {}).items()
+            if one.version
         }
         for environment in folders.environments
     }

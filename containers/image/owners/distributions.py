@@ -19,7 +19,8 @@ _METADATA: Final = re.compile(
 """What a wheel leaves, and what setuptools and distutils leave, as Debian's packages have it."""
 _WHEEL: Final = re.compile(r".*/(?P<name>[^/-]+)-(?P<version>[^/-]+)\.dist-info/METADATA")
 """A wheel's folder: pip and uv take the name and the version from it, whatever the file says (pip 26.3, uv 0.13.8)."""
-_EGG: Final = re.compile(r"(?P<name>[^-]+)-(?P<version>[^-]+)(?:-py3[.\d]*)?")
+_EGG: Final = re.compile(r"(?P<name>[^-]+)(?:-(?P<version>[^-]+)(?:-py3[.\d]*)?)?")
+"""A folder of setuptools, whose `requires.txt` names no package; that of a package in development has no version."""
 _SECTION: Final = re.compile(rb"\[(?P<extra>[^:\]]*)(?::(?P<marker>[^\]]*))?\]")
 """How a part of `requires.txt` begins that an extra or a marker is for."""
 LARGEST: Final = 1 << 20
@@ -30,7 +31,9 @@ _MACHINES: Final = {"amd64": "x86_64", "arm64": "aarch64", "386": "i686", "arm":
 """What Python calls the architectures of platforms."""
 NEWEST_PATCH: Final = 99
 """Stands for the last number of Python's release, which no file's path has."""
-_FIELD: Final = re.compile(rb"(Name|Version|Requires-Python|Requires-Dist): *([^\r\n]*)")
+_FIELD: Final = re.compile(rb"(Name|Version|Requires-Python|Requires-Dist):[ \t]*([^\r\n]*)", re.IGNORECASE)
+_FOLD: Final = re.compile(rb"\r?\n(?=[ \t])")
+"""Where a field goes on in the next line."""
 
 
 class Distribution(NamedTuple):
@@ -43,9 +46,10 @@ class Distribution(NamedTuple):
 
     def joined(self, other: Distribution) -> Distribution:
         """Return this one with the requirements of another file of the same package."""
-        same = other is not self and other.version == self.version
-        return (
-            self._replace(requires=self.requires + other.requires, python=self.python or other.python) if same else self
+        if other is self or (other.version != self.version and other.version and self.version):
+            return self
+        return Distribution(
+            self.name, self.version or other.version, self.requires + other.requires, self.python or other.python
         )
 
     def __str__(self) -> str:
@@ -69,21 +73,22 @@ def distribution(path: str, content: bytes) -> Distribution | None:
     if path.endswith("/requires.txt"):
         match = _METADATA.fullmatch(path)
         egg = _EGG.fullmatch(match["egg"]) if match else None
-        return Distribution(canonicalize_name(egg["name"]), egg["version"], tuple(_of_egg(content))) if egg else None
+        requires = tuple(_of_egg(content))
+        return Distribution(canonicalize_name(egg["name"]), egg["version"] or "", requires) if egg else None
     name = version = python = ""
-    requires: list[str] = []
+    required: list[str] = []
     for field, value in _fields(content):
-        if field == b"Name":
+        if field == b"name":
             name = canonicalize_name(value)
-        elif field == b"Version":
+        elif field == b"version":
             version = value
-        elif field == b"Requires-Python":
+        elif field == b"requires-python":
             python = value
         elif not re.search(r"\bextra\s*==", value) or " or " in value:
-            requires.append(value)
+            required.append(value)
     if wheel := _WHEEL.fullmatch(path):
         name, version = canonicalize_name(wheel["name"]), wheel["version"]
-    return Distribution(name, version, tuple(requires), python) if name and version else None
+    return Distribution(name, version, tuple(required), python) if name and version else None
 
 
 def _of_egg(content: bytes) -> Iterator[str]:
@@ -98,12 +103,12 @@ def _of_egg(content: bytes) -> Iterator[str]:
 
 
 def _fields(content: bytes) -> Iterator[tuple[bytes, str]]:
-    for line in content.split(b"\n"):
+    for line in _FOLD.sub(b"", content).split(b"\n"):
         budget.check()
         if line in {b"", b"\r"}:
             return
         if (match := _FIELD.match(line)) and len(match[2]) <= _LONGEST:
-            yield match[1], match[2].decode(errors="replace").strip()
+            yield match[1].lower(), match[2].decode(errors="replace").strip()
 
 
 @lru_cache(1 << 14)

@@ -114,6 +114,13 @@ def test_licence_before_a_requirement_is_passed_over() -> None:
     assert unmet(files, package("a", "1"), package("b", "1")) == ["user 1 requires a>2, and /opt/venv has a 1"]
 
 
+def test_field_may_be_folded_and_of_any_case() -> None:
+    """pip 23.2 and uv 0.13 read both."""
+    text = "NAME:user\nVersion: 1\nrequires-dist: a\r\n (>2)\nRequires-Dist: b\n\t>2 ;\n python_version < '3'\n\nbody"
+    files: Files = {f"{SITE}/user-1.dist-info/METADATA": text}
+    assert unmet(files, package("a", "1"), package("b", "1")) == ["user 1 requires a>2, and /opt/venv has a 1"]
+
+
 def test_malformed_metadata_says_nothing() -> None:
     drawn, [content] = random.Random(3), package("user", "1", "sample-dep>=2").values()
     assert isinstance(content, str)
@@ -284,12 +291,16 @@ def test_metadata_of_setuptools_and_distutils_counts() -> None:
         f"{SITE}/user-1.0-py3.11.egg-info/PKG-INFO": head.format("user", "1.0"),
         f"{SITE}/user-1.0-py3.11.egg-info/requires.txt": "old<2\n\n[dev]\nnumpy>=3\n[:python_version > '3']\nnumpy>=2\n[x:y]\nold<1\n",
         f"{SITE}/old-2.5.egg-info": head.format("old", "2.5"),
+        f"{SITE}/developed.egg-info/PKG-INFO": head.format("developed", "3"),
+        f"{SITE}/developed.egg-info/requires.txt": "old>3",
+        f"{SITE}/lost.egg-info/requires.txt": "old>3",
         f"{SITE}/numpy-1.26.4.egg-info/PKG-INFO": head.format("numpy", "1.26.4") + "Requires-Dist: old>2.4\n",
         f"{SITE}/numpy-1.26.4.egg-info/requires.txt": "[:platform_machine == 'aarch64']\nold<2\n",
     }
     assert unmet(files) == [
         "user 1.0 requires old<2, and /opt/venv has old 2.5",
         "user 1.0 requires numpy>=2, and /opt/venv has numpy 1.26.4",
+        "developed 3 requires old>3, and /opt/venv has old 2.5",
     ]
 
 
