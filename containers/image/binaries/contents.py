@@ -28,7 +28,7 @@ _LARGEST_DATABASE: Final = 64 << 20
 """Bytes of the largest database of packages that is read."""
 
 
-_TEXTS: Final = {ownership_records.DIVERSIONS, "etc/passwd", "etc/group"}
+_TEXTS: Final = {ownership_records.DIVERSIONS, "etc/passwd", "etc/group", "etc/nccl.conf"}
 _ENVIRONMENT: Final = "pyvenv.cfg"
 """The file of a virtual environment, at its root."""
 _SCRIPT: Final = b"#!"

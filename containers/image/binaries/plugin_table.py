@@ -39,6 +39,7 @@ class Opener:
     variables: Mapping[str, str] = field(default_factory=dict)
     defaults: Mapping[str, str] = field(default_factory=dict)
     cuda: re.Pattern[bytes] | None = None
+    settings: str = ""
 
     @property
     def holds_names(self) -> bool:
@@ -83,7 +84,15 @@ def _opener(row: Mapping[str, Any]) -> Opener:
     holds = tuple(map(_name_pattern, row.get("holds", [])))
     cuda = re.compile(row["cuda"].encode()) if "cuda" in row else None
     variables, defaults = row.get("variables", {}), row.get("defaults", {})
-    return Opener(row["library"], holds=holds, variables=variables, defaults=defaults, cuda=cuda, **names)
+    return Opener(
+        row["library"],
+        holds=holds,
+        variables=variables,
+        defaults=defaults,
+        cuda=cuda,
+        settings=row.get("settings", ""),
+        **names,
+    )
 
 
 def _name_pattern(pattern: str) -> NamePattern:

@@ -179,8 +179,11 @@ class Plugins:
             yield _Name(name, (name,), needed=True)
         for name in row.optional:
             yield _Name(name, (name,), needed=False)
+        settings = (self._contents.text(row.settings) or b"").decode(errors="replace") if row.settings else ""
+        lines = (line.partition("=") for line in settings.split("\n") if "=" in line and not line.startswith("#"))
+        environment = {**{variable: value for variable, _, value in lines}, **self._contents.environment}
         for variable, name in row.variables.items():
-            yield from _of_variable(variable, name, self._contents.environment)
+            yield from _of_variable(variable, name, environment)
 
     def _opened_components(self) -> Iterator[tuple[str, tuple[str, ...]]]:
         """Yield each opener of files in folders beside it, with their paths."""

@@ -218,6 +218,20 @@ def test_nccl_opens_plugin_that_environment_names(environment: tuple[str, ...], 
     assert lines == [f"/{LIB}/libnccl.so.2: {line}" for line in expected]
 
 
+@every(
+    "settings, environment, expected",
+    [
+        ("# NCCL_NET_PLUGIN=gone\nNCCL_DEBUG=INFO\n", [], []),
+        ("NCCL_DEBUG=INFO\nNCCL_TUNER_PLUGIN=gone", [], ["libnccl-tuner-gone.so"]),
+        ("NCCL_NET_PLUGIN=gone\n", ["NCCL_NET_PLUGIN=none"], []),
+    ],
+)
+def test_nccl_opens_plugin_that_its_settings_name(settings: str, environment: list[str], expected: list[str]) -> None:
+    files: Files = {f"{LIB}/libnccl.so.2": elf("libnccl.so.2"), "etc/nccl.conf": settings}
+    missing = [str(fault).partition(" missing ")[2].partition(",")[0] for fault in resolved(files, *environment).faults]
+    assert missing == expected
+
+
 @every("environment, elsewhere", [("A=1", "/opt/ofi/libnccl-net.so"), ("LD_LIBRARY_PATH=/opt/ofi", "")])
 def test_nccl_plugin_that_is_not_searched_is_named(environment: str, elsewhere: str) -> None:
     files: Files = {
