@@ -37,7 +37,7 @@ _MOST_REWRITES: Final = 5
 """Times that ``#!`` may lead from one file to the next."""
 _MOST_LAUNCHES: Final = 8
 """Programs that are followed, each of which starts the next."""
-_MOST_STARTS: Final = 64
+_MOST_STARTS: Final = 256
 """Programs of scripts that are started; more are taken to start."""
 PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """PATH of a container whose image sets none (moby/moby 9f3e5ee, oci/defaults.go, `defaultUnixPathEnv`)."""

@@ -65,7 +65,7 @@ _READERS: Final = (
         _Reader(re.compile(name), re.compile(flags), frozenset(with_value.split()), end=r".*\.py", command="run")
         for name, flags, with_value in [
             ("poetry|pdm|pipenv|hatch", "-[qvn]+|--(?:quiet|no-interaction|no-ansi)", ""),
-            ("(?:micro)?mamba|conda", "-v+|--(?:no-capture-output|live-stream)", "-n --name -p --prefix"),
+            ("(?:micro)?mamba|conda", "-v+|-s|--(?:no-capture-output|live-stream)", "-n --name -p --prefix"),
         ]
     ),
     # The loader runs a program that it may read (bminor/glibc, elf/rtld.c, `dl_main`).

@@ -1,8 +1,9 @@
-"""Programs that start another one: ``#!``, `env`, the first process of a container, a shell's text.
+"""Programs that start another one: ``#!``, `env`, the first process of a container, a shell.
 
 Sources: Linux 6.12, fs/binfmt_script.c; coreutils/coreutils 01755d3, src/env.c (`shortopts`, `longopts`,
 `parse_split_string`); krallin/tini v0.19.0, src/tini.c:97 (`-p` and `-e` have values); Yelp/dumb-init v1.2.5,
-dumb-init.c:193 (`--rewrite`); openSUSE/catatonit v0.2.0, catatonit.c:458 (no option has a value); the manuals of
+dumb-init.c:193 (`--rewrite`); openSUSE/catatonit v0.2.0, catatonit.c:458 (no option has a value); Debian 12's xvfb-run
+21.1.7; conda/conda 018420c, conda/cli/main_run.py; mamba-org/mamba 0439dc4, micromamba/src/run.cpp; the manuals of
 Debian 12's util-linux 2.38.1, sudo 1.9.13, numactl 2.0.16, runit 2.1.2, s6 2.11.3 and BusyBox 1.35.0, whose programs
 tests/images/test_started.py starts.
 """
@@ -115,7 +116,7 @@ _LAUNCHERS: Final[Mapping[str, _Launcher]] = {
     **dict.fromkeys(
         ("conda", "mamba", "micromamba"),
         _Launcher(
-            _options("-n --name -p --prefix -e --env"),
+            _options("-n --name -p --prefix -e --env -a --attach -r --root-prefix --label"),
             unknown=re.compile("-d|--(?:cwd|detach).*"),
             command="run",
             loose=True,
@@ -384,17 +385,8 @@ def followed(
             return None
         known = tuple(word for word in asked.words if word is not None) or ("",)
         is_cut, is_loose = len(known) < len(asked.words), asked.loose or loose
-        each = Words(
-            known[0],
-            known[1:],
-            asked.folder,
-            must_enter=not asked.words,
-            by_text=True,
-            loose=is_loose,
-            cut=is_cut,
-            sourced=asked.sourced,
-        )
-        return start(each)
+        each = Words(known[0], known[1:], asked.folder, not asked.words, by_text=True, loose=is_loose, cut=is_cut)
+        return start(each._replace(sourced=asked.sourced))
 
     own = path or "".join(rest[1:2]) or name  # the word after a text is its $0
     arguments: list[str | None] = [*rest[1 if path else 2 :]]
