@@ -19,10 +19,10 @@ from typing import Final, NamedTuple
 
 from containers.errors import one_line
 from containers.image.binaries.contents import Script
-from containers.starting import entry_scripts
-from containers.starting.entry_scripts import Asked, Shell
 from containers.starting.refusals import Refusal
-from containers.starting.shell_text import ASSIGNMENT, LOOKED_UP, with_own_folder
+from containers.starting.shell import entry_scripts
+from containers.starting.shell.script_state import Asked, Shell
+from containers.starting.shell.shell_text import ASSIGNMENT, LOOKED_UP, with_own_folder
 
 
 class _Launcher(NamedTuple):

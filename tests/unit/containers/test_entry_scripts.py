@@ -7,9 +7,10 @@ from collections.abc import Sequence
 import pytest
 
 from containers.image.binaries.elf_file import X86_64
-from containers.starting import entry_scripts, started_programs
-from containers.starting.entry_scripts import Asked, Shell
+from containers.starting import started_programs
 from containers.starting.refusals import Refusal
+from containers.starting.shell import entry_scripts
+from containers.starting.shell.script_state import Asked, Shell
 from tests.helpers.elf_writer import LOADER, elf
 from tests.helpers.every import every
 from tests.helpers.image_files import Files, image

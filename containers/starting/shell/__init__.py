@@ -1,0 +1,1 @@
+"""Shell scripts and texts: how they are read, and what they start."""
