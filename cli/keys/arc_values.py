@@ -185,9 +185,7 @@ def _translated(
     _take_image(rest, runners)
     _take_pull_secrets(rest, runners)
     _take_controller(rest, typed, runners)
-    seconds = rest.get(_GRACE, "")
-    if seconds.isdecimal() and int(seconds) in range(60, 1441 * 60, 60):
-        runners["grace"] = str(int(rest.pop(_GRACE)) // 60)
+    _take_grace(rest, runners)
     own_size = {"cpu", "memory"}
     _take_size(rest, runners, container, {*_JOB_KEYS.values()} - (set() if template else own_size))
     for docker in () if "jobPods" in runners else ("containers.dind", "initContainers.dind"):
@@ -373,6 +371,13 @@ def _take_size(rest: dict[str, Any], runners: dict[str, Any], container: str, ow
         runners[own] = f"{value}Gi" if own == "disk" and re.fullmatch(r"[0-9]+", value) else value
         if resource not in _JOB_KEYS:
             runners[_OTHER_NAMES[own][0]] = resource
+
+
+def _take_grace(rest: dict[str, Any], runners: dict[str, Any]) -> None:
+    """Take how long a job that runs is waited for, if our key can say it."""
+    seconds = rest.get(_GRACE, "")
+    if seconds.isdecimal() and int(seconds) in range(60, 1441 * 60, 60):
+        runners["grace"] = str(int(rest.pop(_GRACE)) // 60)
 
 
 def _take_shm(rest: dict[str, Any], runners: dict[str, Any], volumes: str, mounts: str) -> None:
