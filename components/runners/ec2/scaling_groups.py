@@ -17,8 +17,11 @@ from stacks.checks.reservations import Reservation
 LEAVE_HOOK = "leave"
 """The lifecycle hook in which a machine waits for the end of its job."""
 
-_HEARTBEAT = 15 * 60
-"""Seconds that a leaving machine is kept without a heartbeat. The keeper sends one each minute."""
+_HEARTBEAT = 30 * 60
+"""Seconds that a leaving machine is kept without a heartbeat. The keeper sends one each minute, if Lambda runs it.
+
+A machine is kept for 48 hours in all, or 100 times as long as this, whichever is less (LifecycleHook, GlobalTimeout).
+"""
 
 Templates = Mapping[int | str, aws.ec2.LaunchTemplate]
 """Launch templates by number of EFA interfaces, and those of reservations by the reservation's id."""
