@@ -28,6 +28,9 @@ from containers.registry import reference as references
 Text = TypeVar("Text", str, SecretStr)
 
 
+_NUMBERS = (int, float, int | None, float | None)
+
+
 class Model(BaseModel):
     """Base of the configuration models: frozen, camelCase keys, unknown keys refused with the nearest known one."""
 
@@ -36,6 +39,7 @@ class Model(BaseModel):
         extra="forbid",
         alias_generator=to_camel,
         coerce_numbers_to_str=True,
+        allow_inf_nan=False,
         validate_default=True,
         defer_build=True,  # a command validates a few of the models, and each program of a run imports all
     )
@@ -52,14 +56,16 @@ class Model(BaseModel):
         if cls.plain_key and values is not None and not isinstance(values, Mapping | Model):
             return {cls.plain_key: values}
         if isinstance(values, Mapping):
-            known = [field.alias or name for name, field in cls.model_fields.items()]
-            for key in values:
+            known = {field.alias or name: field for name, field in cls.model_fields.items()}
+            for key, value in values.items():
                 if key in cls.elsewhere:
                     raise ValueError(f"unknown key '{key}': here it is {cls.elsewhere[key]}")
                 if key not in known:
                     raise ValueError(
                         f"unknown key '{one_line(key)}'{suggest(key, known)}; the keys here are: {', '.join(known)}"
                     )
+                if isinstance(value, bool) and known[key].annotation in _NUMBERS:  # pydantic takes true for 1
+                    raise ValueError(f"{key}: expected a number, and not {as_yaml(value)}")
         return values
 
 

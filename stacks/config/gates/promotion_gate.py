@@ -34,7 +34,6 @@ class GpuChecksConfig(Model):
     first_step: float | None = Field(
         None,
         gt=0,
-        allow_inf_nan=False,
         description="Most seconds that torch's first compiled step took in a fresh process, such as 20. Default: any.",
     )
     network: NonEmpty | None = Field(

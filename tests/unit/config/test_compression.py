@@ -24,6 +24,7 @@ def planned(**keys: Any) -> plan.Plan:
         ({"kind": "gzip", "level": 3}, r"slipway:compression: unknown key 'level'"),
         ({"kind": "zstd", "level": 0}, r"slipway:compression\.level: '0'"),
         ({"kind": "zstd", "level": 20}, r"slipway:compression\.level: '20': .* less than or equal to 19"),
+        ({"kind": "zstd", "level": True}, r"slipway:compression: level: expected a number, and not true"),
         ({"level": 3}, r"slipway:compression: 'kind' is required"),
         ("zstd", r"slipway:compression: 'zstd': expected a mapping"),
     ],

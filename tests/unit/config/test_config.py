@@ -98,6 +98,16 @@ def test_config_of_flavor_alone_loads() -> None:
     "values, line",
     [
         ({"tocrh": {}}, "stack x: config: unknown key 'tocrh' (did you mean 'torch'?); the keys here are: flavor, "),
+        *(
+            ({"promotion": {"tags": ["a"], "gpuChecks": {key: value}}}, f"stack x: slipway:promotion.gpuChecks{error}")
+            for key, value, error in (
+                ("firstStep", True, ": firstStep: expected a number, and not true"),
+                ("firstStep", "20 s", ".firstStep: '20 s': input should be a valid number"),
+                ("firstStep", float("nan"), ".firstStep: 'nan': input should be a finite number"),
+                ("busBandwidth", float("inf"), ".busBandwidth: 'inf': input should be a finite number"),
+                ("gpus", True, ": gpus: expected a number, and not true"),
+            )
+        ),
         ({"torch": {"vison": "1"}}, "stack x: slipway:torch: unknown key 'vison' (did you mean 'vision'?)"),
         ({"torch": "2.15.0"}, "stack x: slipway:torch: '2.15.0': "),
         (
