@@ -24,9 +24,9 @@ CONTROLLER_GONE = "docs/runners/kubernetes-upgrade-and-remove.md, A controller t
 """What to do without one."""
 ARC_WATCHED = "actions.github.com/controller-watch-single-namespace"
 """The label of such a Deployment whose controller is for one namespace alone (templates/deployment.yaml there)."""
-_FIRST_WITH_ZSTD = 23
-"""The first release of Docker that reads zstd (Docker Engine 23.0 release notes, "Add support for zstd compressed image
-layers")."""
+_WITHOUT_ZSTD = re.compile(r"(1[7-9]|20)(?![0-9])")
+"""Tags of Docker's releases before 23.0, the first that reads zstd (Docker Engine 23.0 release notes, "Add support for
+zstd compressed image layers"), such as ``20.10.24-dind`` and ``20-dind``."""
 _GPU_CHECKS = "checks/gpu.py"
 """A script in an image's folder for the image's Python, run on GPUs. Not every image has one."""
 _GPU_REPORT = "common/gpu/report.py"
@@ -200,9 +200,8 @@ def old_engine(graph: Graph) -> Iterator[str]:
     runners = graph.config.cluster_runners
     if runners is None or not isinstance(graph.config.compression, ZstdConfig):
         return
-    release = re.match(r"([0-9]+)\.[0-9]", Reference.of(runners.docker_image).tag)
-    if release and int(release[1]) < _FIRST_WITH_ZSTD:
+    if _WITHOUT_ZSTD.match(Reference.of(runners.docker_image).tag):
         yield (
-            f"slipway:compression: Docker {_FIRST_WITH_ZSTD}.0 is the first that pulls layers of zstd, and "
+            "slipway:compression: Docker 23.0 is the first that pulls layers of zstd, and "
             f"slipway:runners.dockerImage is '{runners.docker_image}': take a newer one there, or leave compression out"
         )

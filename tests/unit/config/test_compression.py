@@ -59,12 +59,24 @@ def test_products_and_unpushed_images_keep_gzip() -> None:
     assert {placed.level for placed in placement.place(unpushed).images} == {None}
 
 
-@every("image, old", [("docker:20.10.24-dind", True), ("docker:28.5.2-dind", False)])
+@every(
+    "image, old",
+    [
+        ("docker:20.10.24-dind", True),
+        ("docker:20-dind", True),
+        ("docker:19", True),
+        ("docker:28.5.2-dind", False),
+        ("docker:23-dind", False),
+        ("docker:dind", False),
+        ("r.example/dind:20260101", False),
+        ("r.example/dind:1.0", False),
+    ],
+)
 def test_old_engine_of_runners_is_refused(image: str, old: bool) -> None:
     github = {"url": "https://github.com/acme", "secret": "github"}
     runners = {"kind": "kubernetes", "dockerImage": image, "github": github, "nodeSelector": {"pool": "runners"}}
     if old:
-        with pytest.raises(SlipwayError, match=r"slipway:compression: Docker 23\.0 is the first .* 'docker:20\.10"):
+        with pytest.raises(SlipwayError, match=rf"slipway:compression: Docker 23\.0 is the first .* '{image}'"):
             planned(compression=ZSTD, runners=runners)
         planned(runners=runners)
     else:
