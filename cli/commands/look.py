@@ -223,7 +223,7 @@ def inspect(
     ),
 )
 @click.argument("target", metavar="STACK | REF", shell_complete=completion.stacks)
-@click.option("--against", metavar="REF", help="Another image, to run by turns.")
+@click.option("--against", metavar="STACK | REF", help="Another image, to run by turns.")
 @click.option(
     "--import", "module", metavar="MODULE", default="torch", show_default=True, help="What to import; '' for nothing."
 )
@@ -256,17 +256,23 @@ def start(
 
     The image's own python3 runs as the image's user, in containers without network and capabilities. The first steps
     are torch's: a CUDA context, a kernel, a step compiled by Inductor. Exits with 1 if one of them fails. The compiled
-    step is skipped if the image has no C compiler.
+    step is skipped if the image has no C compiler. Of several platforms, the engine's own is measured.
     """
     from cli.export import selection
     from cli.startup import measurement, startup_text
-    from containers.image.registry_image import fetch
+    from cli.startup.docker_client import own_platform
+    from containers.image.registry_image import Image, fetch, platforms
     from stacks import plan
 
     own = measurement.read_script(script) if script else ("", "")
-    first = partial(fetch, target) if is_reference(target) else partial(selection.image, plan.make(target), None)
-    images = [measurement.Start.of(target, first)]
-    images += [measurement.Start.of(against, partial(fetch, against))] if against else []
+
+    def image_of(name: str) -> Image:
+        if is_reference(name):
+            return fetch(name, platform=own_platform(platforms(name)))
+        planned = plan.make(name)
+        return selection.image(planned, None, own_platform(planned.config.every_platform))
+
+    images = [measurement.Start.of(name, partial(image_of, name)) for name in filter(None, (target, against))]
     settings = measurement.Settings(module, measurement.has_gpu() if gpu is None else gpu, seconds, own)
     measurement.measure(images, runs, settings)
     if as_json:

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Final, cast
 
@@ -78,6 +78,19 @@ def run_failure(reference: str, printed: str, status: int) -> SlipwayError:
     lines = [line for line in printed.splitlines() if ": " in line] or ["it printed no reason"]
     ended = f"its python3 ended with status {status}: {one_line(lines[-1], 300)}"
     return SlipwayError(f"{reference}: {KILLED.get(status, ended)}")
+
+
+def own_platform(among: Collection[str]) -> str | None:
+    """Return the engine's platform, as ``linux/amd64``; None where there is none to choose ``among``.
+
+    Raises SlipwayError: the engine cannot be reached.
+    """
+    if len(among) < 2:
+        return None
+    status, printed = docker(["version", "--format", "{{.Server.Os}}/{{.Server.Arch}}"], 60)
+    if status:
+        raise engine_failure("version", printed, status)
+    return printed.strip()
 
 
 def pulled(reference: str) -> Pull | None:

@@ -20,7 +20,7 @@ def lines(images: Sequence[Start]) -> Iterator[str]:
     for number, image in enumerate(images, 1):
         mark = f"[{number}] " if len(images) > 1 else ""
         facts = [
-            f"{image.layers} layers, {image.size / 1e6:,.1f} MB",
+            f"{image.layers} layers, {image.size / 1e6:,.1f} MB" if image.layers else "not measured",
             image.python and f"Python {image.python}",
             image.version,
             image.device,
@@ -48,7 +48,7 @@ def lines(images: Sequence[Start]) -> Iterator[str]:
 
 
 def _pull(image: Start, part: str) -> str:
-    return _seconds(getattr(image.pull, part)) if image.pull else "here"
+    return _seconds(getattr(image.pull, part)) if image.pull else "here" if image.runs else ""
 
 
 def _seconds(value: float | None) -> str:

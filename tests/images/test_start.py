@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from cli.main import main
+from containers.image.registry_image import fetch
+from containers.registry.client import INDEXES, Repository
 from tests.images.engine import Image, base_image, docker, pushed, remove, unique
 
 REGISTRY = os.environ.get("SLIPWAY_REGISTRY", "127.0.0.1:5000")
@@ -123,6 +125,17 @@ def test_other_image_is_measured_beside_one_that_fails(
                 True: 0,
                 False: 1,
             }
+
+
+def test_image_of_the_engines_platform_is_measured(slow: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of several in an index, as of docker.io/library/python:3.12."""
+    image, several = fetch(slow), f"{slow}-several"
+    listed = {"mediaType": image.manifest.media_type, "digest": image.digest, "size": len(image.manifest.body)}
+    platforms = [{"os": "linux", "architecture": name} for name in ("arm64", "amd64", "s390x")]
+    content = {"schemaVersion": 2, "mediaType": INDEXES[0], "manifests": [{**listed, "platform": p} for p in platforms]}
+    Repository(several).put(several.rpartition(":")[2], json.dumps(content).encode(), INDEXES[0])
+    [measured] = json.loads(start(capsys, several, "--import", "", "--runs", "1", "--json"))
+    assert measured["reference"].endswith(f"@{image.digest}")
 
 
 def test_container_that_hangs_is_ended(push: Push, capsys: pytest.CaptureFixture[str]) -> None:
