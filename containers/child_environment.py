@@ -31,6 +31,9 @@ _APT: Final = r"APT_\w+|DEBIAN_\w+|DEBCONF_\w+"
 _PYTHON: Final = r"PYTHON\w+"
 _PIP: Final = rf"PIP_\w+|UV_\w+|NETRC|(REQUESTS|CURL)_CA_BUNDLE|{_PYTHON}"
 
+_CERTIFICATES: Final = ("PIP_CERT", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
+"""pip's variables of a file of root certificates, the first one first. uv reads `SSL_CERT_FILE` alone."""
+
 PROGRAMS: Final = {
     "apt-get": _APT,
     "aws": r"AWS_\w+",
@@ -63,7 +66,7 @@ PROGRAMS: Final = {
     "toolchain.release": rf"SLIPWAY_BRANCH|{_GIT}|{_PYTHON}",
     "uv": _PIP,
     # What the lock has follows from the stack alone, and from no index or option of the machine.
-    "uv.lock": r"NETRC|(REQUESTS|CURL)_CA_BUNDLE",
+    "uv.lock": r"NETRC|PIP_CERT|(REQUESTS|CURL)_CA_BUNDLE",
 }
 """By program: the names of the variables that it gets beside those of every program, as a regular expression.
 
@@ -91,4 +94,7 @@ def child_environment(program: str | PurePath, **variables: str) -> dict[str, st
     """
     row = PROGRAMS.get(PurePath(program).name)
     names = re.compile(f"{_EVERY}|{row}" if row else _EVERY)
-    return {**{name: value for name, value in os.environ.items() if names.fullmatch(name)}, **variables}
+    inherited = {name: value for name, value in os.environ.items() if names.fullmatch(name)}
+    if program == "uv.lock" and (file := next(filter(None, map(inherited.get, _CERTIFICATES)), None)):
+        inherited["SSL_CERT_FILE"] = file
+    return {**inherited, **variables}

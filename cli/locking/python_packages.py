@@ -45,6 +45,8 @@ _programs: Final[set[subprocess.Popen[str]]] = set()
 _NO_SOLUTION: Final = "error: No solution found when resolving dependencies cause: "
 """What uv 0.13.8 says before the chain of requirements."""
 _ABSENT: Final = re.compile(r"(\S+) was not found in the package registry")
+_EMPTY: Final = re.compile(r"there are no versions of ([\w.-]+) ")
+"""What it says where a page of the index lists no file."""
 _REFUSED: Final = re.compile(
     r"hint: An index (?:URL )?\((?P<index>\S+)\) (?:returned a|could not be queried .*?\()\s*(?P<answer>\d{3} \w+)"
 )
@@ -204,13 +206,18 @@ def _failure(
                 f"{one_line(reason, 300)}; see that it is the right one and takes this machine's login, or let {key} "
                 "name another"
             )
+        empty = _EMPTY.search(reason)
         first = f"correct {absent[1]}" if absent else "ask for other versions"
+        if empty:
+            first = f"look at {urls[0]}/{empty[1]}/, which lists no file: a proxy may answer with a page to sign in"
         advice = f"{first}, or let slipway:mirrors.pythonIndex name an index that has it"
         return NotLockable(f"{requirements}: {where}: {indexes}: {one_line(reason, 300)} To mend it, {advice}")
     causes = reason.split(" cause: ")
     why = one_line(": ".join(dict.fromkeys((causes[0], causes[-1]))), 300)
     see = (
-        "let this machine trust its certificate" if "certificate" in why else "see that it is up and reached from here"
+        "let this machine trust its certificate, or name it in SSL_CERT_FILE"
+        if "certificate" in why
+        else "see that it is up and reached from here"
     )
     advice = f"{see}, or let {key} name another"
     return SlipwayError(f"{requirements}: {where}: {indexes}: {why}; {advice}")

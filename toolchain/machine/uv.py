@@ -55,10 +55,7 @@ def _own(lock: str) -> str:
 
 def _installs(checkout: Checkout, python: Path, told: Mapping[str, list[str]]) -> bool:
     """Install what the checkout's lock lists with uv. Return whether all of it is there."""
-    environment = child_environment("uv.lock")
-    files = [*told["cert"], environment.get("REQUESTS_CA_BUNDLE"), environment.get("CURL_CA_BUNDLE")]
-    if file := next(filter(None, files), None):
-        environment["SSL_CERT_FILE"] = file
+    environment = child_environment("uv.lock", **dict(zip(("SSL_CERT_FILE",), told["cert"], strict=False)))
     cache = checkout.cache / "uv"  # on the environment's disk, whose files are links to it
     try:
         command(

@@ -61,8 +61,16 @@ def test_wheel_is_locked_with_the_sha256_of_its_page(index: OneProject) -> None:
     assert files(index) == {f"{index.address}/files/{WHEEL}": "0" * 64}
 
 
-def test_index_that_the_machine_trusts_is_locked(tmp_path: Path) -> None:
-    """As behind a company's proxy, whose certificate is in the machine's store alone: here in a mount namespace."""
+def test_page_without_files_is_no_lack_of_versions(index: OneProject) -> None:
+    """A proxy answers each request with a page to sign in."""
+    index.page = "<form action=/login>Please sign in</form>"
+    with pytest.raises(NotLockable, match=f"look at {index.url}hello/, which lists no file: a proxy may"):
+        files(index)
+
+
+@pytest.mark.parametrize("variable", ["", "PIP_CERT", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE"])
+def test_index_that_the_machine_trusts_is_locked(tmp_path: Path, variable: str) -> None:
+    """As behind a company's proxy, whose certificate is in the machine's store, here in a mount namespace, or named."""
     pair, store = tmp_path / "pair.pem", Path("/etc/ssl/certs/ca-certificates.crt")
     name = ["-subj", "/CN=company", "-addext", "subjectAltName=IP:127.0.0.1", "-addext", "basicConstraints=CA:FALSE"]
     make = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", *name, "-keyout", str(pair), "-out", "-"]
@@ -77,11 +85,11 @@ def test_index_that_the_machine_trusts_is_locked(tmp_path: Path) -> None:
         "mirrors = Mirrors.model_validate({'pythonIndex': sys.argv[1]});"
         "print(json.dumps(python_packages.files(packages, 'linux/amd64', mirrors)))"
     )
-    trusting = ["sh", "-c", f'mount --bind "$0" {store} && exec "$@"', str(pair)]
+    trusting = [] if variable else [*mounting(), "sh", "-c", f'mount --bind "$0" {store} && exec "$@"', str(pair)]
     environment = {key: value for key, value in os.environ.items() if "CERT" not in key and "CA_BUNDLE" not in key}
     done = subprocess.run(
-        [*mounting(), *trusting, sys.executable, "-c", lock, served.url],
-        env={**environment, "XDG_CACHE_HOME": str(tmp_path / "cache")},
+        [*trusting, sys.executable, "-c", lock, served.url],
+        env={**environment, **({variable: str(pair)} if variable else {}), "XDG_CACHE_HOME": str(tmp_path / "cache")},
         capture_output=True,
         text=True,
         check=False,
@@ -249,7 +257,8 @@ def test_index_of_an_unknown_certificate_says_what_to_trust(tmp_path: Path) -> N
     pair.write_text(pair.read_text() + certificate)
     served = OneProject(tmp_path, certificate=pair)
     with pytest.raises(
-        SlipwayError, match=r"certificate.*; let this machine trust its certificate, or let slipway:mir"
+        SlipwayError,
+        match=r"certificate.*; let this machine trust its certificate, or name it in SSL_CERT_FILE, or let slipway:mir",
     ):
         files(served)
     served.close()
