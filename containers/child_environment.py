@@ -31,8 +31,8 @@ _APT: Final = r"APT_\w+|DEBIAN_\w+|DEBCONF_\w+"
 _PYTHON: Final = r"PYTHON\w+"
 _PIP: Final = rf"PIP_\w+|UV_\w+|NETRC|(REQUESTS|CURL)_CA_BUNDLE|{_PYTHON}"
 
-_CERTIFICATES: Final = ("PIP_CERT", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
-"""pip's variables of a file of root certificates, the first one first. uv reads `SSL_CERT_FILE` alone."""
+_CERTIFICATES: Final = ("PIP_CERT", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE")
+"""Variables of a file of root certificates, the first one first. Older pip reads no SSL_CERT_FILE, uv nothing else."""
 
 PROGRAMS: Final = {
     "apt-get": _APT,
@@ -95,6 +95,7 @@ def child_environment(program: str | PurePath, **variables: str) -> dict[str, st
     row = PROGRAMS.get(PurePath(program).name)
     names = re.compile(f"{_EVERY}|{row}" if row else _EVERY)
     inherited = {name: value for name, value in os.environ.items() if names.fullmatch(name)}
-    if program == "uv.lock" and (file := next(filter(None, map(inherited.get, _CERTIFICATES)), None)):
-        inherited["SSL_CERT_FILE"] = file
+    read = {"pip": "REQUESTS_CA_BUNDLE", "uv.lock": "SSL_CERT_FILE"}.get(str(program), "")
+    if read and (file := next(filter(None, map(inherited.get, _CERTIFICATES)), None)):
+        inherited[read] = file
     return {**inherited, **variables}

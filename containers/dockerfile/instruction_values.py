@@ -122,11 +122,7 @@ def words(each: Instruction, escape: str, given: Container[str]) -> Sequence[str
         case "ENV" | "LABEL":
             return [word for pair in pairs(each, escape) for word in pair]
         case "ADD" | "COPY":
-            flags = (each.flag(name) or "" for name in ("chown", "chmod", "checksum"))
-            documents = (match["name"] for match in map(HEREDOC.fullmatch, each.words) if match and match["name"])
-            replaced = (text for name, text in zip(documents, each.heredocs, strict=False) if name.isidentifier())
-            # quotes have no meaning in a here-document: convert.go:935
-            return [*_paths(each), *flags, *(re.sub("['\"]", "-", text) for text in replaced)]
+            return [*_paths(each), *_replaced(each)]
         case "EXPOSE" | "VOLUME":
             return each.words
         case "STOPSIGNAL" | "USER" | "WORKDIR":
@@ -200,6 +196,15 @@ def nanoseconds(text: str) -> int | None:
     parts = _TIME.findall(text)
     total = sum(int(Decimal(number) * _UNITS[unit]) for number, unit in parts)
     return total if "".join(map("".join, parts)) == text and total <= _LONGEST_TIME else None
+
+
+def _replaced(each: Instruction) -> Sequence[str]:
+    """Return the flags and the here-documents of a ``COPY`` or an ``ADD`` in which BuildKit replaces variables."""
+    flags = [each.flag(name) or "" for name in ("chown", "chmod", "checksum")]
+    names = (match["name"] for match in map(HEREDOC.fullmatch, each.words) if match and match["name"])
+    documents = (text for name, text in zip(names, each.heredocs, strict=False) if name.isidentifier())
+    # quotes have no meaning in a here-document: convert.go:935
+    return [*flags, *(re.sub("['\"]", "-", text) for text in documents)]
 
 
 def _paths(each: Instruction) -> Sequence[str]:

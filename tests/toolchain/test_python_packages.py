@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from containers.child_environment import child_environment
 from tests.toolchain.clone import ROOT, Clone
 from toolchain.checkout import Checkout
-from toolchain.machine import apt, uv
+from toolchain.machine import apt, pip, uv
 from toolchain.machine.toolchain_error import ToolchainError
 from toolchain.parts import python_env
 
@@ -135,3 +136,22 @@ def test_python_without_venv_names_package_to_install(small: Clone, monkeypatch:
         ToolchainError, match=r"^python3\.\d+-venv not found: run `apt-get install python3\.\d+-venv` as root$"
     ):
         python_env.get(small.checkout)
+
+
+def test_index_that_is_not_reached_is_no_missing_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"PIP_INDEX_URL": "http://127.0.0.1:1/simple", "PIP_RETRIES": "1", "PIP_FIND_LINKS": ""}.items():
+        monkeypatch.setenv(name, value)
+    (tmp_path / "lock").write_text(_pin("iniconfig"))
+    with pytest.raises(ToolchainError, match=r"^pip does not reach the index: .*Connection refused.* by PIP_INDEX_URL"):
+        pip.install(Path(sys.executable), tmp_path / "lock", tmp_path / "log", f"--target={tmp_path / 'there'}")
+
+
+@pytest.mark.parametrize(("program", "read"), [("pip", "REQUESTS_CA_BUNDLE"), ("uv.lock", "SSL_CERT_FILE")])
+def test_certificate_is_named_as_the_program_reads_it(monkeypatch: pytest.MonkeyPatch, program: str, read: str) -> None:
+    names = ("PIP_CERT", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE")
+    for name in names:
+        monkeypatch.delenv(name, raising=False)
+    assert read not in child_environment(program)
+    for name in reversed(names):
+        monkeypatch.setenv(name, f"/{name}")
+        assert child_environment(program)[read] == f"/{name}"

@@ -1,18 +1,24 @@
 """Python environments, and packages by a lock: every file checked by its hash, nothing but what the lock lists."""
 
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from containers.child_environment import child_environment
+from containers.errors import one_line
 from toolchain.machine.steps import command
+from toolchain.machine.toolchain_error import ToolchainError
 
 DROPPED: Final = {
     *("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_DRY_RUN", "PIP_PYTHON"),
     *("PIP_CONSTRAINT", "PIP_REQUIREMENT", "PIP_EDITABLE"),
 }
 """The user's settings of where and what to install. Those of indexes, proxies and certificates stay."""
+
+_UNREACHED: Final = re.compile("(?:connection broken by|problem confirming the ssl certificate:) (.+)")
+"""What pip says of a server that it does not reach, or whose certificate it does not trust."""
 
 _SEED: Final = """
 import ensurepip
@@ -70,4 +76,13 @@ def download(python: Path, address: str, folder: Path, log: Path) -> None:
 
 def _run(argv: Sequence[str | Path], log: Path) -> None:
     inherited = {name: value for name, value in child_environment("pip").items() if name not in DROPPED}
-    command(argv, log, env={**inherited, "PIP_USER": "0"})
+    try:
+        command(argv, log, env={**inherited, "PIP_USER": "0"})
+    except ToolchainError:
+        # pip's last line is that there is no such version
+        if not (causes := _UNREACHED.findall(log.read_text(errors="replace"))):
+            raise
+        raise ToolchainError(
+            f"pip does not reach the index: {one_line(causes[-1], 300)}; name an index by PIP_INDEX_URL, its root "
+            f"certificate by SSL_CERT_FILE, or a folder of wheels by PIP_FIND_LINKS; all output is in {log}"
+        ) from None
