@@ -167,6 +167,8 @@ def main(words: Sequence[str]) -> int:
         problem = f"{where}: {error.strerror}"
         if error.errno == errno.ENOSPC:
             problem = f"no space left on the disk of {where}"
+        if error.errno == errno.EACCES and checkout.root.stat().st_uid != os.geteuid():
+            problem += "; the repository is another user's: work in a clone of your own"
     except KeyboardInterrupt:
         print("\nslipway: interrupted; the next run goes on from here", file=sys.stderr)
         return INTERRUPTED

@@ -186,6 +186,33 @@ def test_wrong_arguments_are_one_line(
     assert error in capfd.readouterr().err.splitlines()[-1]
 
 
+def test_full_disk_keeps_nobody_from_making_room(tmp_path: Path) -> None:
+    checkout = Checkout(tmp_path)
+    program = (
+        "import sys; from pathlib import Path; from toolchain.checkout import Checkout;"
+        "from toolchain.machine.locking import alone\n"
+        "with alone(Checkout(Path(sys.argv[1])), 'down'): print('held')"
+    )
+    limited = ["prlimit", "--fsize=0", sys.executable, "-c", program, str(tmp_path)]
+    done = subprocess.run(limited, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.returncode) == ("held\n", 0), done.stderr
+    assert (checkout.state / "lock").read_text() == ""
+
+
+def test_folder_of_another_user_is_not_worked_in(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def fail(_checkout: Checkout, *, as_json: bool) -> int:  # noqa: ARG001 - as the function has it
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), "there")
+
+    monkeypatch.setattr(doctor, "doctor", fail)
+    assert verbs.main(["doctor"]) == 1
+    assert capfd.readouterr().err == "slipway: there: Permission denied\n"
+    monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    assert verbs.main(["doctor"]) == 1
+    assert "; the repository is another user's: work in a clone of your own\n" in capfd.readouterr().err
+
+
 def test_full_disk_is_one_line(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     def fail(_checkout: Checkout, *, as_json: bool) -> int:  # noqa: ARG001 - as the function has it
         with Path("/dev/full").open("w") as full:

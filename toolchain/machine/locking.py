@@ -4,7 +4,7 @@ import fcntl
 import os
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -60,7 +60,8 @@ def alone(checkout: Checkout, verb: str) -> Iterator[Callable[[], None]]:
     with _locked(checkout, "lock", fcntl.LOCK_EX, "another run in this checkout") as file:
         file.truncate(0)
         since = datetime.now().astimezone().isoformat(timespec="seconds")
-        print(f"{verb}, process {os.getpid()}, since {since}", file=file, flush=True)
+        with suppress(OSError):  # a full disk, on which `down` and `prune` make room
+            os.write(file.fileno(), f"{verb}, process {os.getpid()}, since {since}\n".encode())
         try:
             with _locked(checkout, "parts-lock", fcntl.LOCK_EX, "a preview in this checkout") as parts:
                 yield partial(fcntl.flock, parts, fcntl.LOCK_UN)
