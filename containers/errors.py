@@ -102,7 +102,7 @@ def quoted(value: object, limit: int = 120) -> str:
 
 def suggest(value: str, allowed: Iterable[str]) -> str:
     """Return `` (did you mean 'x'?)`` for the nearest of ``allowed``, or an empty text when none is near."""
-    near = difflib.get_close_matches(value, list(allowed))
+    near = difflib.get_close_matches(value, list(allowed), cutoff=0.61)  # `target` is no `args`
     return f" (did you mean '{near[0]}'?)" if near else ""
 
 

@@ -109,6 +109,7 @@ def test_config_of_flavor_alone_loads() -> None:
             )
         ),
         ({"torch": {"vison": "1"}}, "stack x: slipway:torch: unknown key 'vison' (did you mean 'vision'?)"),
+        ({"images": [{"name": "own", "target": "t"}]}, "stack x: slipway:images.0: unknown key 'target'; the keys"),
         ({"torch": "2.15.0"}, "stack x: slipway:torch: '2.15.0': "),
         (
             {"runsOn": ["self-hosted", "a,b"]},
