@@ -16,6 +16,7 @@ from typing import Final
 
 from containers.image.binaries.contents import Contents, Script
 from containers.image.binaries.elf_file import AARCH64, I386, X86_64, ElfMachine
+from containers.image.layers.file_tree import Trace
 from containers.starting import account, file_readers, launchers
 from containers.starting.account import READ, RUN, Account
 from containers.starting.launchers import Words
@@ -310,21 +311,28 @@ class Execution:
         if own != posixpath.basename(program) and by_python and file_readers.file_of(own, words.arguments, {}):
             program, arguments = words.program, words.arguments  # a script that is found, and runs another one
         name = file_readers.file_of(posixpath.basename(program), arguments, self._contents.environment)
-        path = self._absolute(name, words.folder)
-        trace = self._contents.tree.trace(path)
-        folder, certain = posixpath.dirname(path), name.startswith("/") or not words.loose
-        if name and certain and by_python and self._modules.lacks_main(path, trace):
-            raise _NotStarted(f"/{trace.path} is a folder without __main__.py", path)
-        if certain and trace.path in self._contents.binaries and file_readers.is_text(posixpath.basename(program)):
-            raise _NotStarted(f"/{trace.path} is no text, which {posixpath.basename(program)} is to read", path)
-        if not name or (trace.entry and trace.entry.kind != "file"):
+        if not name:
             return
+        path = self._absolute(name, words.folder)
+        trace, certain = self._contents.tree.trace(path), name.startswith("/") or not words.loose
+        if certain:
+            self._check_kind(posixpath.basename(program), path, trace, by_python=by_python)
+        if trace.entry and trace.entry.kind != "file":
+            return
+        folder = posixpath.dirname(path)
         if certain and trace.problem != "does not exist":
             self._file(path, READ)
         elif "/" not in name and self._is_command(words._replace(program=name, by_text=True)):
             return
         elif certain and self._contents.tree.find(folder) and not self._modules.is_mounted(folder):
             raise _NotStarted(f"/{trace.path} does not exist, which {posixpath.basename(program)} is to run", path)
+
+    def _check_kind(self, program: str, path: str, trace: Trace, *, by_python: bool) -> None:
+        """Check that what an interpreter reads is no folder without a program, and no machine code."""
+        if by_python and self._modules.lacks_main(path, trace):
+            raise _NotStarted(f"/{trace.path} is a folder without __main__.py", path)
+        if trace.path in self._contents.binaries and file_readers.is_text(program):
+            raise _NotStarted(f"/{trace.path} is no text, which {program} is to read", path)
 
     def _check_arguments(self, files: Sequence[str], names: Sequence[str], invoked: Words, words: Words) -> None:
         if reason := launchers.misread(invoked):

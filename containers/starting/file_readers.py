@@ -104,14 +104,13 @@ def is_text(program: str) -> bool:
 def file_of(program: str, arguments: Sequence[str], environment: Mapping[str, str]) -> str:
     """Return the file that a program, by its name, runs; empty if it is not known to run one."""
     reader = next((row for row in _READERS if row.name.fullmatch(program)), None)
-    if reader and any(map(reader.changed.fullmatch, environment)):
+    if reader is None or any(map(reader.changed.fullmatch, environment)):
         return ""
-    rest = list(arguments)
-    if reader and reader.command:
-        if rest[:1] != [reader.command]:
-            return ""
-        rest.pop(0)
-    while reader and rest:
+    commands = [reader.command] if reader.command else []
+    if [*arguments[: len(commands)]] != commands:
+        return ""
+    rest = list(arguments[len(commands) :])
+    while rest:
         word = rest.pop(0)
         if word in reader.with_value and rest:
             rest.pop(0)

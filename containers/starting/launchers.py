@@ -223,10 +223,10 @@ def launched(words: Words, environment: Mapping[str, str]) -> tuple[Words, ...]:
 
 def _after_options(arguments: Sequence[str], launcher: _Launcher, name: str) -> Words | None:
     rest, user = list(arguments), launcher.default
-    if rest[:1] == [launcher.command] or (name == "setarch" and rest and not rest[0].startswith("-")):
-        rest.pop(0)
-    elif launcher.command:
+    if launcher.command and rest[:1] != [launcher.command]:
         return None
+    if launcher.command or (name == "setarch" and not "".join(rest[:1]).startswith("-")):
+        rest = rest[1:]
     while rest and rest[0].startswith("-"):
         option = rest.pop(0)
         if option == "--":
@@ -240,16 +240,20 @@ def _after_options(arguments: Sequence[str], launcher: _Launcher, name: str) -> 
         if option in launcher.with_value and rest and not value:
             value = rest.pop(0)
         user = value if option in launcher.user else user
-    before, rest = rest[: launcher.before], rest[launcher.before :]
-    if name == "flock" and rest[:1] in (["-c"], ["--command"]):
-        rest = ["/bin/sh", "-c", *rest[1:]]
+    user = rest[0] if launcher.by_user and rest else user
+    return _program(rest[launcher.before :], launcher, name, user)
+
+
+def _program(words: list[str], launcher: _Launcher, name: str, user: str) -> Words | None:
+    """Return what a launcher starts, by the words after its options."""
+    if name == "flock" and words[:1] in (["-c"], ["--command"]):
+        words = ["/bin/sh", "-c", *words[1:]]
     if name == "sudo":
-        rest = list(dropwhile(ASSIGNMENT.fullmatch, rest))
-    if not rest or rest[0].startswith("-") or (launcher.loose and "/" not in rest[0]):
+        words = list(dropwhile(ASSIGNMENT.fullmatch, words))
+    if not words or words[0].startswith("-") or (launcher.loose and "/" not in words[0]):
         return None
-    user = before[0] if launcher.by_user else user
     by_text = name != "gosu"  # which starts it as the kernel does
-    return Words(rest[0], tuple(rest[1:]), by_text=by_text, user=user, loose=launcher.loose)
+    return Words(words[0], tuple(words[1:]), by_text=by_text, user=user, loose=launcher.loose)
 
 
 def _in_root(words: Words) -> Words | None:

@@ -318,17 +318,27 @@ class _Ways:
             return [self._entered(arguments, state)]
         if command in {".", "source"}:
             return [self._sourced(arguments, state)]
-        if _LOOKS_UP.fullmatch(" ".join(words[:-1])) and arguments and (looked := arguments[-1]):
-            refused = self._refusal((looked,), state) if looked not in state.functions and is_name(looked) else None
-            is_gone = refused is not None and refused.about == looked
-            return [self._failed(replace(state, refused=refused)) if is_gone else Outcome(state, "on")]
-        if command == "wait" and words[1:] and state.jobs and all(state.jobs):
-            return [self._failed(replace(state, refused=state.jobs[-1]))]
-        if command and not state.ran and is_name(command) and command not in _OF_SHELL:
-            refused = self._refusal((command, *arguments), state)
-            if refused:
-                return [self._failed(replace(state, refused=refused))]
+        if _LOOKS_UP.fullmatch(" ".join(words[:-1])) and arguments and arguments[-1]:
+            return [self._looked_up(arguments[-1], state)]
+        if command == "wait":
+            refused = state.jobs[-1] if words[1:] and state.jobs and all(state.jobs) else None
+        else:
+            refused = self._why_not(command, arguments, state)
+        if refused:
+            return [self._failed(replace(state, refused=refused))]
         return [self._set(command, words, arguments, state)]
+
+    def _why_not(self, command: str | None, arguments: tuple[str | None, ...], state: State) -> Refusal | None:
+        """Return why a command does not start that is no part of the shell; None if it may."""
+        if not command or state.ran or not is_name(command) or command in _OF_SHELL:
+            return None
+        return self._refusal((command, *arguments), state)
+
+    def _looked_up(self, name: str, state: State) -> Outcome:
+        """Return where a command leads that says whether a name is there."""
+        refused = self._refusal((name,), state) if name not in state.functions and is_name(name) else None
+        is_gone = refused is not None and refused.about == name
+        return self._failed(replace(state, refused=refused)) if is_gone else Outcome(state, "on")
 
     def _left(self, command: str, words: Sequence[str], arguments: tuple[str | None, ...], state: State) -> Outcome:
         """Return where a command leads that leaves a loop, a function or the script."""

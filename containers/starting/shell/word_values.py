@@ -135,34 +135,47 @@ class Values:
             return str(self._shell.uid)
         if text in _ITSELF:
             return self._shell.name if self._shell.is_bash or "BASH" not in text else None
-        arguments = state.arguments
         if text in {"$#", "${#}"}:
-            return None if None in arguments else str(len(arguments))
+            return _count(state.arguments)
         if text in {"$*", "${*}", "$@", "${@}"}:
-            return None if None in arguments else " ".join(map(str, arguments))
+            return _joined(state.arguments)
         if function := re.fullmatch(r"\$\{FUNCNAME\[([0-9])\]\}", text):
             return [*reversed(self._calls), "main"][int(function[1])] if int(function[1]) <= len(self._calls) else ""
         if (element := _ELEMENT.fullmatch(text)) and element[2] in state.arrays:
             words = state.arrays[element[2]]
-            if element[1] or element[3] in {"@", "*"}:
-                return None if None in words else str(len(words)) if element[1] else " ".join(map(str, words))
-            place = int(element[3])
-            return words[place] if place < len(words) else None if None in words else ""
+            if element[3] in {"@", "*"} or element[1]:
+                return _count(words) if element[1] else _joined(words)
+            return _at(words, int(element[3]))
+        return self._parameter(text, state)
+
+    def _parameter(self, text: str, state: State) -> str | None:
+        """Return the value of a variable or an argument, or of what `${NAME:-other}` and the like make of it."""
         match = _PARAMETER.fullmatch(text)
         if match is None:
             return None
-        name = match["braced"] or match["bare"]
-        if NUMBER.fullmatch(name):
-            words, place = (self._shell.name, *arguments), int(name)
-            known = words[place] if place < len(words) else None if None in arguments else ""
+        name, change = match["braced"] or match["bare"], match["change"] or ""
+        if name == "PWD" and state.folder.startswith("/"):
+            known: str | None = state.folder
+        elif NUMBER.fullmatch(name):
+            known = _at((self._shell.name, *state.arguments), int(name))
         else:
             known = state.variables.get(name)
-        if name == "PWD" and state.folder.startswith("/"):
-            known = state.folder
-        change = match["change"] or ""
         if known is not None and (other := re.fullmatch(":([-=+])(.*)", change, re.DOTALL)):
             return self.value(other[2], state) if bool(known) == (other[1] == "+") else known
         return known if known is None or not change else _changed(known, change)
+
+
+def _count(words: Sequence[str | None]) -> str | None:
+    return None if None in words else str(len(words))
+
+
+def _joined(words: Sequence[str | None]) -> str | None:
+    return None if None in words else " ".join(map(str, words))
+
+
+def _at(words: Sequence[str | None], place: int) -> str | None:
+    """Return a word by its place; empty if there are fewer, None if it is unknown."""
+    return words[place] if place < len(words) else None if None in words else ""
 
 
 def _changed(value: str, change: str) -> str | None:
