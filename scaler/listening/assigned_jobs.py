@@ -129,10 +129,15 @@ class AssignedJobs:
                 self.lost = dict.fromkeys([*self.lost, run][-_MOST:])
 
     def leave(self, job: int, now: float) -> bool:
-        """Note that an idle runner did not get a job, as of now; return false if it is not one of these."""
+        """Note that an idle runner did not get a job, as of now; return false if it is not one of these.
+
+        One without a name waits from now on: another machine is started for it, or in the place of that runner's.
+        """
         with self._lock:
             if -job in self.waiting:
                 self.waiting[-job] = replace(self.waiting[-job], unassigned_since=now)
+            elif _NAMELESS - job in range(len(self.nameless)):
+                self.nameless[_NAMELESS - job] = now
             return job < 0
 
     def text(self) -> str:

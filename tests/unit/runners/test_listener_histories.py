@@ -241,6 +241,23 @@ def test_next_listener_knows_since_when_jobs_wait() -> None:
     assert AssignedJobs.of("of another shape").jobs() is None
 
 
+def test_jobs_without_a_name_do_not_wait_for_one_machine_for_ever() -> None:
+    """It is online, and GitHub gives it no job: each round blamed the first job, and counted it as free for the other."""
+    known, now = AssignedJobs(), START + 5000
+    known.begin("s", {"totalAssignedJobs": 2, "totalRunningJobs": 0}, START)
+    rules = Rules(("spot", "on-demand"), 0, 6, 300, 600, 1200, 7 * 86400.0)
+    there, runners = [Machine("i-0", "spot", START)], [Runner(0, "i-0", online=True, busy=False)]
+
+    def decided(at: float) -> Decision:
+        return decide(at, rules, known.jobs(), there, runners, {"i-0": START})
+
+    for minute in (0, 60):
+        done = decided(now + minute)
+        assert sum(done.desired.values()) == 1
+        assert [known.leave(job, now + minute) for job in done.unassigned] == [True]
+    assert sum(decided(now + 120).desired.values()) == 2
+
+
 def test_row_of_a_former_listener_is_read_and_another_one_is_not() -> None:
     """What cannot be read costs no other row, nor any memory."""
     whole = zlib.compress(b"what is known")
