@@ -9,7 +9,7 @@ WORKERS ?= 4
 export STACK
 
 # All tests in parts that take about as long: by folder, as the tests of a folder share what they start and build.
-shard-unit := tests/unit tests/fuzzing tests/history tests/jobs tests/provider
+shard-unit := tests/unit tests/programs tests/fuzzing tests/history tests/jobs tests/provider
 shard-engine := tests/engine tests/aws tests/attacks
 shard-toolchain := tests/toolchain tests/workflows
 shard-cluster := tests/cluster
@@ -65,7 +65,7 @@ collect: # compile the tests once, while `ready` waits for downloads, and not in
 test-unit: WORKERS = $(shell cores=$$(nproc); echo $$((cores < 3 ? 3 : cores)))
 test-unit: ## the tests that need Python only, in about two minutes on 2 cores
 	@$(toolchain) packages
-	@.slipway/venv/bin/$(pytest) -m "not slow" tests/unit
+	@.slipway/venv/bin/$(pytest) -m "not slow" $(or $(TESTS),tests/unit)
 
 test-all: ## lint, then all tests (TESTS=tests/engine: only these; SHARD=engine: the tests of nightly's job)
 	@$(toolchain) packages

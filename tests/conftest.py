@@ -61,11 +61,12 @@ SCOPES: Final = (
     "workflows",
     "cluster",
     "jobs",
-    "unit/docs/test_contributing.py",
+    "programs/docs/test_contributing.py",
+    "programs/versions/test_own_rows.py",
     "unit/runners/test_scaler_rate.py",
     "unit/runners/test_kubernetes_runners.py",
     "unit/flavors/test_family_properties.py",
-    "unit/test_hanging.py",
+    "programs/test_hanging.py",
 )
 """Files and folders whose tests one worker of pytest-xdist runs, as they share what they start and build. A test is of the
 first that holds it. The longest come first, so that no worker has one left when the others are done. The other files run

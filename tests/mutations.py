@@ -29,7 +29,7 @@ from tests.helpers.called import Calls, Chosen, Function, log_of, prepare, run
 
 FOLDERS = ("stacks", "containers", "cli", "components", "ci", "maintenance", "scaler", "toolchain", "policies", "bench")
 TESTS = (
-    *("tests/unit", "tests/fuzzing", "tests/history", "tests/attacks"),
+    *("tests/unit", "tests/programs", "tests/fuzzing", "tests/history", "tests/attacks"),
     *("tests/aws/test_scaler.py", "tests/aws/test_node_reservations.py"),
 )
 """Where the tests are that need no engine and no registry."""

@@ -31,7 +31,7 @@ def limit(item: pytest.Item) -> float:
         return float(mark.args[0])
     if item.get_closest_marker("slow"):
         return SLOW_SECONDS
-    return UNIT_SECONDS if item.nodeid.startswith("tests/unit/") else SECONDS
+    return UNIT_SECONDS if item.nodeid.startswith(("tests/unit/", "tests/programs/")) else SECONDS
 
 
 def programs(pid: int) -> Iterator[str]:

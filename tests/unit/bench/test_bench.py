@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,9 +15,9 @@ import pytest
 import requests
 
 from bench import __main__ as bench_program
-from bench import private_engine, program, synthetic_images
+from bench import private_engine, synthetic_images
 from bench.figures import Measurement, Target, show, table, verdict
-from bench.measure import alternate, processor_seconds, resident, run
+from bench.measure import alternate, run
 from bench.sections import family_sizes
 from bench.sections.engine_sharing import number_of_rounds
 from bench.services import LoopbackRegistry, uploaded
@@ -105,33 +104,6 @@ def test_alternate_switches_order_each_round() -> None:
     assert values == [[1.0, 1.0, 1.0], [2.0, 2.0, 2.0]]
 
 
-def test_run_watched_measures_memory_of_descendants(tmp_path: Path) -> None:
-    megabytes = 64
-    child = f"import time; held = bytearray({megabytes} << 20); time.sleep(0.5)"
-    parent = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}], check=True)"
-    assert run([sys.executable, "-c", parent], cwd=tmp_path, env=os.environ, watch=True).peak > megabytes << 20
-    assert run([sys.executable, "-c", "pass"], cwd=tmp_path, env=os.environ).peak == 0
-    assert resident(os.getpid()) > 0
-
-
-BUSY = "import time\nwhile time.process_time() < 0.3: pass"
-"""A program that takes 0.3 s of CPU time."""
-
-
-def test_run_measures_cpu_time_of_descendants(tmp_path: Path) -> None:
-    waiting = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {BUSY!r}], check=True)"
-    measured = run([sys.executable, "-c", waiting], cwd=tmp_path, env=os.environ)
-    assert measured.cpu > 0.2
-    assert measured.peak == 0
-    assert run(["sleep", "0.3"], cwd=tmp_path, env=os.environ).cpu < measured.cpu
-
-
-def test_processor_seconds_count_ended_descendants() -> None:
-    before = processor_seconds(os.getpid())
-    subprocess.run([sys.executable, "-c", BUSY], check=True)
-    assert processor_seconds(os.getpid()) - before > 0.2  # ticks of the clock are lost
-
-
 def test_run_failing_or_missing_program_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(SlipwayError, match=r"failed \(3\): \.\.\.one \| two$"):
         run(["sh", "-c", "echo one; echo two; exit 3"], cwd=tmp_path, env=os.environ)
@@ -193,13 +165,6 @@ def test_family_sizes_of_unpublished_stack_are_left_out(
     monkeypatch.setattr(stack_diff, "outputs", lambda *_: {})
     assert list(family_sizes.run(Any)) == []  # type: ignore[arg-type]
     assert "base-cu121 and nccl-cu121 not published; run `make up STACK=...`" in capsys.readouterr().out
-
-
-def test_program_of_slipway_lists_its_stack(tmp_path: Path) -> None:
-    copy = program.slipway(tmp_path / "slipway", "127.0.0.1:5000/bench", {"flavor": "many", "count": 2})
-    synthetic_images.write(copy.dockerfiles, 2)
-    copy.commit()
-    run([sys.executable, "-m", "stacks", "check"], cwd=copy.folder, env=os.environ)
 
 
 HASH = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 from stacks import flavors
 from stacks.checks.collisions import StackImages, collisions, shared_repositories
-from stacks.config.stack_file import stack_file
 from stacks.spec import Packages, parents_first
 from tests.helpers.contents import checkout_fingerprints
 from tests.helpers.every import every
-from tests.helpers.program_copy import copy_folders
 
 
 def built(stack: str, flavor: str = "base", repository: str = "r.example/ml", **values: Any) -> StackImages:
@@ -98,19 +93,6 @@ def test_products_of_stacks_with_own_suffix_are_shared() -> None:
     assert {name for name in before if before[name] != after[name]} == {
         *("deepspeed-source", "deepspeed-wheel", "torch-extras"),
     }
-
-
-def test_check_with_collision_fails(tmp_path: Path) -> None:
-    copy_folders(tmp_path, "cli", "containers", "dockerfiles", "stacks", without=["Pulumi.*.yaml"])
-    written = stack_file("base-cu121").read_text()
-    stack_file("base-cu121", tmp_path).write_text(written)
-    stack_file("other", tmp_path).write_text(written.replace("9.0+PTX", "9.0"))
-    done = subprocess.run(
-        [sys.executable, "-m", "stacks", "check"], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 1
-    [line] = [line for line in done.stderr.splitlines() if not line.startswith("warning: ")]
-    assert line.startswith("stacks base-cu121 and other: torch, torch-extras would have equal tags in ")
 
 
 def test_repository_created_by_two_stacks_is_reported() -> None:

@@ -6,8 +6,6 @@ import argparse
 import http.client
 import json
 import shutil
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from functools import partial
@@ -824,14 +822,6 @@ def test_make_room_removes_tools_on_hosted_runners_only(
     monkeypatch.setenv("RUNNER_ENVIRONMENT", where)
     machine.make_room()
     assert tools[0].exists() == (where == "self-hosted")
-
-
-@every("verb", ["comment", "record", "published", "propose"])
-def test_verb_imports_without_packages(verb: str) -> None:
-    """Those that workflows run with the machine's own ``python3``; ``-S`` leaves out all that is installed."""
-    subprocess.run(
-        [sys.executable, "-S", "-c", f"import ci.arguments, ci.verbs.{verb}"], cwd=repository.ROOT, check=True
-    )
 
 
 # Command line

@@ -5,9 +5,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import signal
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -211,14 +208,6 @@ def test_interrupted_command_ends_with_130(capsys: pytest.CaptureFixture[str], m
     assert capsys.readouterr().err == "\ninterrupted\n"
 
 
-def test_shown_argument_is_no_command_to_github() -> None:
-    """What begins a line with two colons orders GitHub's runner about; click shows an argument as it is."""
-    words = ["-c", "from cli.main import run; run()", "show", "local", "a\n::stop-commands::x"]
-    printed = subprocess.run([sys.executable, *words], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert printed.returncode == 2
-    assert printed.stderr.endswith("Error: Got unexpected extra argument (a\n: :stop-commands::x)\n")
-
-
 @every("number", [errno.EROFS, errno.EACCES, errno.ENOSPC])
 def test_folder_that_takes_nothing_is_one_line(
     number: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -229,34 +218,6 @@ def test_folder_that_takes_nothing_is_one_line(
     monkeypatch.setattr("tempfile.NamedTemporaryFile", refused)
     assert main(["new", "other", "--flavor", "local"]) == 1
     assert capsys.readouterr().err == f"stacks/.new-1: {os.strerror(number)}\n"
-
-
-@every("number", [signal.SIGTERM, signal.SIGHUP])
-def test_ended_bake_file_leaves_nothing(number: int, tmp_path: Path) -> None:
-    """As an export of an image (`test_export`): the last file is about to be written."""
-    program = (
-        "import json, os, sys; from cli.export import bake; from cli.main import run; from stacks.identity import history; "
-        "history.find = lambda stack, prints, suffixes, files, root, *_: history.newest(prints, root); "
-        f"bake.document = lambda _: os.kill(os.getpid(), {int(number)}); sys.argv[1:] = ['export', 'bake', 'local']; run()"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (130, "\ninterrupted\n")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_older_name_of_command_prints_the_same() -> None:
-    outputs = {
-        subprocess.run([sys.executable, *words, "--help"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-        for words in (["-m", "stacks"], ["-c", "from cli.main import run; run()"])
-    }
-    assert len(outputs) == 1
 
 
 def test_version_is_that_of_the_project(capsys: pytest.CaptureFixture[str]) -> None:
@@ -275,19 +236,3 @@ def test_command_that_asks_is_refused_without_terminal(words: list[str], capsys:
 def test_command_of_unknown_stack_is_one_line(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([verb, "lokal"]) == 1
     assert capsys.readouterr().err.startswith("there is no stack 'lokal' (did you mean 'local'?)")
-
-
-@every("words", [["doctor"], ["prune"]])
-def test_command_of_machine_goes_on_as_toolchain(words: list[str]) -> None:
-    """The same as `make` prints, from any folder; it changes nothing."""
-    program = f"import sys; from cli.main import run; sys.argv[1:] = {words}; run()"
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd="/",
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert "Traceback" not in done.stderr
-    assert ".slipway" in done.stdout

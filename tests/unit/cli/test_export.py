@@ -11,10 +11,8 @@ import shutil
 import signal
 import stat
 import subprocess
-import sys
 import tarfile
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -31,7 +29,7 @@ from cli.main import main
 from containers.errors import SlipwayError
 from containers.image.registry_image import fetch
 from stacks import plan
-from stacks.config.stack_file import ROOT, read_stack
+from stacks.config.stack_file import read_stack
 from tests.fakes.registry import Registry, digest_of, serve, skip_retry_waits
 from tests.helpers import layers
 from tests.helpers.every import every
@@ -300,20 +298,6 @@ def test_export_to_small_disk_fails_before_download(
     assert names(tmp_path) == []
 
 
-def test_export_to_full_disk_is_one_line_and_no_file(registry: Registry, tmp_path: Path) -> None:
-    registry.image("acme/big:1", [os.urandom(1 << 20)])
-    output = tmp_path / "app.tar"
-    # A limit on file size stands in for a full disk: the same call fails.
-    limited = "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); resource.setrlimit(resource.RLIMIT_FSIZE, (500_000, 500_000)); from cli.main import main; sys.exit(main(sys.argv[1:]))"
-    words = ["export", f"{registry.address}/acme/big:1", "--format", "tar", "--output", str(output)]
-    done = subprocess.run(
-        [sys.executable, "-c", limited, *words], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 1
-    assert done.stderr == f"{output}: no space left on its disk; nothing was kept\n"
-    assert names(tmp_path) == []
-
-
 def test_folder_copied_to_a_full_disk_is_one_line_and_no_file(tmp_path: Path) -> None:
     """copytree's error has the text of each file's, and no number."""
     full = shutil.Error([("a", "b", str(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))))])
@@ -326,27 +310,6 @@ def test_folder_copied_to_a_full_disk_is_one_line_and_no_file(tmp_path: Path) ->
     with pytest.raises(SlipwayError, match="app: no space left on its disk; nothing was kept"):
         copied()
     assert names(tmp_path) == []
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_export_interrupted_leaves_no_file(registry: Registry, reference: str, tmp_path: Path, number: int) -> None:
-    (tmp_path / "app.tar").write_text("precious")
-    words = ["export", reference, "--format", "tar", "--output", str(tmp_path / "app.tar"), "--force"]
-    registry.slow.set()
-    with subprocess.Popen(
-        [sys.executable, "-m", "stacks", *words], cwd=ROOT, stderr=subprocess.PIPE, text=True
-    ) as running:
-        deadline = time.monotonic() + 60
-        while not list(tmp_path.glob(".app.tar.*.partial/new")):
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
-        running.send_signal(number)
-        error = running.communicate(timeout=60)[1]
-    registry.slow.clear()
-    assert running.returncode == 130
-    assert error.strip() == "interrupted"
-    assert names(tmp_path) == ["app.tar"]
-    assert (tmp_path / "app.tar").read_text() == "precious"
 
 
 def unpacked(reference: str, folder: Path) -> Path:
@@ -545,37 +508,6 @@ def test_export_bake_keeps_an_image_named_as_checks() -> None:
     assert document["group"]["default"]["targets"] == images
     assert all("tags" in document["target"][name] for name in images)
     assert not {*document["group"]["checks"]["targets"]} & {*images}
-
-
-DOCKER = """\
-import json, sys
-from pathlib import Path
-assert sys.argv[1:] == ["buildx", "bake", "--push"]
-[file] = [name for name in ("docker-bake.json", "docker-bake.override.json") if Path(name).exists()]
-targets = json.loads(Path(file).read_text())["target"]
-for name, target in targets.items():
-    assert (Path(target["context"]) / target["dockerfile"]).is_file(), name
-    for named in target["contexts"].values():
-        assert named.removeprefix("target:") in targets, named
-print(len(targets))
-"""
-"""What ``docker buildx bake`` opens, and from which folder (docker/buildx 461836ba, bake/bake.go: the lookup of the default
-files, and ``toBuildOpt``): contexts from the working directory, a Dockerfile from its context."""
-
-
-@every("stack", ["local", "base-cu132"])
-def test_export_bake_prints_a_line_that_finds_all_contexts(
-    stack: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert export("bake", stack, "--output", "a folder") == 0
-    line = capsys.readouterr().out
-    (tmp_path / "docker").write_text(f"#!{sys.executable} -IS\n{DOCKER}")
-    (tmp_path / "docker").chmod(0o755)
-    environment = {**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
-    done = subprocess.run(["sh", "-euc", line], env=environment, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert int(done.stdout) >= len(plan.make(stack, search=False).images)
 
 
 @every("words, file", [(("bake", "local"), "docker-bake.json"), (("dockerfile", "local", "torch"), "files/a")])

@@ -159,13 +159,6 @@ def test_torch_table_index_without_byte_ranges_is_refused(
         torch_table.main(["--index-url", index, "--output", str(tmp_path / "out.toml")])
 
 
-def test_torch_table_index_is_the_one_of_pip(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
-    assert torch_table.pip_index_url() == "http://127.0.0.1:9/simple"
-    monkeypatch.delenv("PIP_INDEX_URL")
-    assert torch_table.pip_index_url().startswith("http")
-
-
 @pytest.mark.slow
 def test_torch_table_committed_is_current() -> None:
     committed = tomllib.loads((ROOT / "stacks/versions/torch.toml").read_text())

@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import io
-import os
 import signal
-import subprocess
-import sys
 import tarfile
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,7 +14,6 @@ import pytest
 
 from ci import published_branch, pulumi_stack
 from ci.verbs import push_warm
-from cli.startup import docker_client
 from cli.warm import warm_build, warm_container, warm_evidence, warm_hook, warm_layer, warm_run
 from cli.warm.warm_layer import LayerOwner
 from cli.warm.warm_record import WarmRecord, combined_key
@@ -61,29 +55,6 @@ def layer(*members: tuple[str, bytes]) -> bytes:
     files = warm_layer.read(archive(*members), contents, 1000)
     warm_layer.write(files, contents, target, "key", RECORD.machine, LayerOwner(1000, 100, "/opt/venv/modules"))
     return target.getvalue()
-
-
-def test_module_has_the_bytecode_of_the_image(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The program that describes the machine says it; this Python, in place of the image's, reads it as it is."""
-    words = [sys.executable, "-c", warm_run.PROGRAM, warm_run.HOOK]
-    printed = subprocess.run(words, capture_output=True, text=True, check=True).stdout
-    monkeypatch.setattr(docker_client, "docker", lambda *_: (0, printed))
-    described = warm_run.probe("r.example/a", gpu=False)
-    monkeypatch.setattr(warm_layer, "inspect", SimpleNamespace(getsource=lambda _: "not read"))
-    target = io.BytesIO()
-    owner = replace(described.owner, modules="/modules")
-    warm_layer.write([], io.BytesIO(), target, "key", described.lines, owner)
-    target.seek(0)
-    with tarfile.open(fileobj=target) as written:
-        written.extractall(tmp_path)
-    imported = "import slipway_warm; print(slipway_warm.__cached__, slipway_warm.ROOT)"
-    found = subprocess.run(
-        [sys.executable, "-c", imported], capture_output=True, text=True, check=True, cwd=tmp_path / "modules"
-    ).stdout
-    assert found.split() == [
-        str(tmp_path / f"modules/__pycache__/slipway_warm.{owner.bytecode[0]}.pyc"),
-        warm_hook.ROOT,
-    ]
 
 
 def test_bytecode_of_a_pod_is_not_taken() -> None:
@@ -293,24 +264,6 @@ def test_claims_of_a_pod_are_text_in_the_summary(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary"))
     push_warm.run(options)
     assert (tmp_path / "summary").read_text() == "- `torch: 1 file for H100](https://a.example) '<b>'`\n"
-
-
-@every(
-    "room, reason",
-    [
-        ({"f_bavail": 9, "f_files": 0, "f_favail": 0}, None),
-        ({"f_bavail": 0, "f_files": 0, "f_favail": 0}, "no room left on the disk of "),
-        ({"f_bavail": 9, "f_files": 9, "f_favail": 0}, "no room left on the disk of "),
-    ],
-)
-def test_disk_of_a_pod_is_full_where_it_says_so(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, room: dict[str, int], reason: str | None
-) -> None:
-    """A file system that counts no files, such as btrfs, says that it has none."""
-    asked = os.statvfs
-    monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(**room) if path == str(tmp_path) else asked(path))
-    with pytest.raises(SystemExit, match=reason) if reason else nullcontext():
-        warm_container.run(vars(warm_hook), tmp_path, "steps.py", b"", io.BytesIO(), 60)
 
 
 @every(

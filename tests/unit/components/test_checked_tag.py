@@ -27,10 +27,9 @@ PROGRAM = elf(needed=["libgone.so.1"], interpreter=LOADER)
 
 
 @pytest.fixture(autouse=True)
-def _read_here(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Read images in this process, but for the test that shows that another one may."""
-    if request.function is not test_image_without_a_library_gets_no_tag:
-        read_here(loading_gate, monkeypatch)
+def _read_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read images in this process. `tests/programs` shows that another one may."""
+    read_here(loading_gate, monkeypatch)
 
 
 @pytest.fixture
@@ -82,17 +81,6 @@ def inspected(registry: Registry, files: Mapping[str, bytes], *exceptions: Mappi
     ref = registry.image("a/loads:unchecked--x1", [files_archive({LOADER.lstrip("/"): loader(), **files})])
     checked = ref.rpartition(":")[2]
     return {"ref": ref, "tag": "x1", "checked": checked, "exceptions": [*exceptions], "name": None}
-
-
-def test_image_without_a_library_gets_no_tag(registry: Registry) -> None:
-    given = inspected(registry, {"opt/a": PROGRAM, "opt/b": PROGRAM})
-    with pytest.raises(SlipwayError) as refusal:
-        TagChecked().create(given)
-    lines = str(refusal.value).split("\n")
-    assert lines[0].startswith(f"{given['ref']}: not tagged because of 2 faults; ")
-    assert "slipway:inspection.exceptions" in lines[0]
-    assert lines[1:] == [f"  /opt/{name}: missing libgone.so.1: not in the image" for name in "ab"]
-    assert "a/loads:x1" not in registry.digests
 
 
 def test_image_without_an_asked_architecture_gets_no_tag(registry: Registry) -> None:

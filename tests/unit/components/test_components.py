@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
-from collections.abc import Iterable
 from contextlib import nullcontext
 from typing import Any
 
@@ -13,7 +10,6 @@ import pulumi
 import pytest
 
 from containers.dockerfile.context import digest
-from stacks.config.stack_file import ROOT
 from stacks.differences import file_list
 from tests.fakes.pulumi_mocks import DIGEST, SECRET, Recorder, planned, run
 from tests.helpers.every import every
@@ -399,34 +395,6 @@ def test_parent_in_own_registry_is_verified_with_its_login(parent: str, asks: tu
     given: list[Any] = [inputs[key] for key in ("username", "password") if key in inputs]
     assert tuple(one if isinstance(one, str) else bool(one[SECRET]) for one in given) == asks
     assert "hunter2" not in repr(values["outputs"])
-
-
-def loaded(modules: Iterable[str], *candidates: str) -> list[str]:
-    """Return which of the candidates a new process has loaded after it has imported the modules."""
-    code = f"import sys, {', '.join(modules)}; print(*(name for name in {candidates} if name in sys.modules))"
-    return subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout.split()
-
-
-def test_stack_loads_nothing_of_signing_and_ecr_that_it_lacks() -> None:
-    assert loaded(["components.deployment"], "requests", "containers.evidence.cosign", "pulumi_aws") == []
-
-
-def test_providers_load_what_previews_need_only() -> None:
-    """Each preview starts their process, which compares inputs."""
-    resources = sorted(file.stem for file in (ROOT / "components" / "supply_chain").glob("*.py"))
-    resources.remove("declare")  # imports the plan, in the program
-    providers = [f"components.supply_chain.{name}" for name in resources if not name.startswith("__")]
-    assert loaded(
-        providers,
-        "requests",
-        "containers.registry.client",
-        "containers.evidence.cosign",
-        "pydantic",
-        "pulumi_docker",
-        "pulumi",
-    ) == ["pulumi"]
 
 
 def test_run_after_a_failed_resource_registers_all(monkeypatch: pytest.MonkeyPatch) -> None:

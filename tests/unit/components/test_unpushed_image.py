@@ -80,10 +80,9 @@ def identity(layout: Path) -> str:
 
 
 @pytest.fixture(autouse=True)
-def _read_here(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Read images in this process, but for the test that shows that another one may."""
-    if request.function is not test_scanned_archive_is_what_the_engine_saved:
-        read_here(saved_image, monkeypatch)
+def _read_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read images in this process. `tests/programs` shows that another one may."""
+    read_here(saved_image, monkeypatch)
 
 
 @pytest.fixture
@@ -177,22 +176,6 @@ def test_unpushed_image_with_a_vulnerability_ends_the_update(client: Client, sca
     row = {"id": "CVE-2026-0001", "reason": "apt is not run", "until": "9999-12-31"}
     policy = {"database": str(scanner.archive), "exceptions": [row]}
     assert InspectUnpushed().create(inputs(ref, vulnerabilities=policy)).outs == {"ref": ref}
-
-
-@pytest.mark.parametrize("inspected", [True, False])
-def test_scanned_archive_is_what_the_engine_saved(client: Client, scanner: Scanner, *, inspected: bool) -> None:
-    given = inputs(client.hold({}), vulnerabilities={"severity": "high", "database": str(scanner.archive)})
-    given |= {} if inspected else {"exceptions": None}
-    client.engine.body += bytes(3_000_000)  # padding behind the archive's end
-    assert "apt" in refusal(InspectUnpushed().create, given)
-    saved = client.archive.read_bytes() + bytes(3_000_000)
-    scanned = scanner.scanned()
-    assert scanned["sha256"] == hashlib.sha256(saved).hexdigest()
-    assert client.calls == [SAVED]
-    temporary = client.folder / "temporary"
-    assert Path(scanned["temporary"]).parent == temporary
-    assert scanned["beside"] == Path(scanned["temporary"]).name  # an update that is killed leaves no archive
-    assert list(temporary.iterdir()) == []
 
 
 def test_image_that_does_not_load_is_not_scanned(client: Client, scanner: Scanner) -> None:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
-import subprocess
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -13,7 +10,6 @@ import pytest
 
 from cli.main import main
 from containers.dockerfile.build_key import build_key
-from stacks.config.stack_file import ROOT
 from tests.helpers.every import every
 
 DOCKERFILE = """\
@@ -685,19 +681,3 @@ def test_key_of_missing_file_is_one_line(capsys: pytest.CaptureFixture[str], tmp
     (tmp_path / "Dockerfile").touch()
     assert main(["key", str(tmp_path / "Dockerfile"), "--context", "gone"]) == 1
     assert capsys.readouterr().err == "gone: there is no such folder for --context\n"
-
-
-def test_key_needs_standard_library_alone(folder: Path) -> None:
-    """A workflow asks for it before anything is installed; and it takes less than 0.3 s of a processor."""
-    program = (
-        "import sys; from pathlib import Path; from containers.dockerfile.build_key import build_key; "
-        "print(build_key(Path('Dockerfile'), Path(), 'app', {}, 'linux/amd64').key)"
-    )
-    env = {"PYTHONPATH": str(ROOT), "PATH": os.environ["PATH"]}
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    done = subprocess.run(
-        [sys.executable, "-S", "-c", program], cwd=folder, env=env, capture_output=True, text=True, check=True
-    )
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    assert done.stdout.strip() == key(folder)
-    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 0.3

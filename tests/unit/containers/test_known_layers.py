@@ -24,7 +24,7 @@ from containers.registry import attempts
 from containers.registry.client import Manifest, Repository
 from stacks.versions import cuda_toolkit
 from tests.fakes.registry import Registry, compress, digest_of, serve
-from tests.fuzzing.hostile_images import inspected, member
+from tests.fuzzing.hostile_images import member
 from tests.helpers.elf_writer import elf, loader
 from tests.helpers.histories import histories
 from tests.helpers.refusals import refusal_line
@@ -119,18 +119,6 @@ def test_inspection_of_known_layers_is_equal(registry: Registry, tmp_path: Path,
     assert downloads(registry, child) == len(set(child) - set(parent))
     assert result(reference) == unknown
     assert downloads(registry, child) == 0
-
-
-@pytest.mark.parametrize("seed", range(histories(3)))
-def test_inspection_by_another_process_is_equal(registry: Registry, seed: int) -> None:
-    choice = random.Random(seed)
-    layers = [base(), layer(choice), layer(choice)]
-    reference = registry.image("a/b:1", layers, {"Cmd": ["/usr/bin/run"]})
-    first = inspected(reference, ["--json"])
-    assert any(".so." in fault["file"] for fault in json.loads(first.output)["faults"])  # by what its bytes say
-    assert downloads(registry, layers) == len(layers)
-    assert inspected(reference, ["--json"]).output == first.output
-    assert downloads(registry, layers) == 0
 
 
 def test_known_layer_of_other_code_is_read(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:

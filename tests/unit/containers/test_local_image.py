@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -230,13 +229,6 @@ def test_open_layout_for_other_platform_is_refused(layout: Path, capsys: pytest.
 def test_inspect_wrong_option_is_one_line(arguments: list[str], error: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["inspect", "./x", *arguments]) == 1
     assert capsys.readouterr().err.startswith(error)
-
-
-def test_end_of_the_process_that_reads_is_told() -> None:
-    """As where the system ends it for its memory; what it prints is no answer."""
-    assert budget.apart("acme/image", max, 1, 2) == 2
-    with pytest.raises(SlipwayError, match="^acme/image: the process that read it ended with 3$"):
-        budget.apart("acme/image", os._exit, 3)
 
 
 def test_bytes_that_are_hashed_buy_time_of_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:

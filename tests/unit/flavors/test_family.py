@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -888,36 +885,6 @@ def test_config_mistake_fails_with_one_line_that_names_it(values: dict[str, Any]
     message = refusal(**values)
     assert message.startswith(f"stack x: {line}")
     assert "\n" not in message
-
-
-@every(
-    "requested, installed, fragment",
-    [
-        ("2.0.0-rc1", "2.0.0rc1", ""),
-        ("2.0.0-rc1", "2.0.0rc1+cu118", ""),
-        ("2.0.0-rc1", "2.0.0rc2", "torch: asked for 2.0.0rc1 (TORCH_VERSION), but 2.0.0rc2 is installed\n"),
-        ("2.0.1", "2.0.1+cu118", ""),
-        ("", "2.0.1", "torch: asked for none (TORCH_VERSION), but 2.0.1 is installed\n"),
-    ],
-)
-def test_torch_wheel_version_is_checked_by_its_own_name(
-    tmp_path: Path, requested: str, installed: str, fragment: str
-) -> None:
-    (tmp_path / "torch.dist-info").mkdir()
-    (tmp_path / "torch.dist-info/METADATA").write_text(f"Metadata-Version: 2.1\nName: torch\nVersion: {installed}\n")
-    done = subprocess.run(
-        [sys.executable, ROOT / CONTEXT / "torch/checks/build/20-versions.py"],
-        env={
-            "PYTHONPATH": str(tmp_path),
-            "TORCH_VERSION": requested,
-            "TORCH_VISION_VERSION": "",
-            "TORCH_AUDIO_VERSION": "",
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.stderr, done.returncode) == (fragment, int(bool(fragment)))
 
 
 @every("source, version", [("build", "2.15.0"), ("wheel", "2.14.1")])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -50,16 +49,6 @@ def test_wrapped_service_gets_the_signal(daemon: Daemon, tmp_path: Path) -> None
     start(daemon, f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])")
     assert daemon.stop() is True
     assert (tmp_path / "asked").exists()
-
-
-def test_process_of_another_with_the_same_pid_is_left_alone(daemon: Daemon) -> None:
-    with subprocess.Popen([sys.executable, "-c", WAITS], stdout=subprocess.DEVNULL) as other:
-        daemon.pid_file.parent.mkdir()
-        daemon.pid_file.write_text(str(other.pid))
-        assert daemon.stop() is False
-        assert other.poll() is None
-        assert not daemon.pid_file.exists()
-        other.kill()
 
 
 @pytest.mark.limit(60)
