@@ -89,7 +89,8 @@ class AssignedJobs:
                     continue
             if _number(message) > self.last and checksum not in self.taken:
                 self._count(message.get("statistics"))
-            self.taken = dict.fromkeys([*self.taken, checksum][-_MOST_TAKEN:])
+            self.taken[checksum] = None
+            _forget(self.taken, _MOST_TAKEN)
             self._fit(now)
         return available
 
@@ -126,7 +127,8 @@ class AssignedJobs:
         with self._lock:
             if runner in self.failed:
                 _, run = self.failed.pop(runner)
-                self.lost = dict.fromkeys([*self.lost, run][-_MOST:])
+                self.lost[run] = None
+                _forget(self.lost, _MOST)
 
     def leave(self, job: int, now: float) -> bool:
         """Note that an idle runner did not get a job, as of now; return false if it is not one of these.
@@ -194,15 +196,15 @@ class AssignedJobs:
         self.waiting.pop(request, None)
         if kind == "JobStarted" and runner and runner not in self.ended:
             self.busy[runner] = request
-            self.busy = dict([*self.busy.items()][-_MOST_RUNNERS:])
+            _forget(self.busy, _MOST_RUNNERS)
         elif kind == "JobCompleted":
             self.busy.pop(runner, None)
             self.ended |= dict.fromkeys([str(request), *([runner] if runner else [])])
-            self.ended = dict.fromkeys([*self.ended][-2 * _MOST_RUNNERS :])
+            _forget(self.ended, 2 * _MOST_RUNNERS)
             if runner and str(one.get("result")).lower() not in {"succeeded", "skipped"}:
                 run = int(one["workflowRunId"])
                 self.failed[runner] = (f"{one['ownerName']}/{one['repositoryName']}", run)
-                self.failed = dict([*self.failed.items()][-_MOST:])
+                _forget(self.failed, _MOST)
 
     def _count(self, statistics: object) -> None:
         """Take the numbers of jobs (types.go:133): those that are assigned count until they are over."""
@@ -222,6 +224,12 @@ class AssignedJobs:
         self.waiting = {request: self.waiting[request] for _, request in known}
         others = count - len(self.waiting)
         self.nameless = [*self.nameless, *[now] * others][:others]
+
+
+def _forget(known: dict[Any, Any], most: int) -> None:
+    """Forget the oldest of what is known beyond a number."""
+    while len(known) > most:
+        del known[next(iter(known))]
 
 
 def _parts(message: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
