@@ -62,8 +62,8 @@ collect: # compile the tests once, while `ready` waits for downloads, and not in
 	@.slipway/venv/bin/python -m pytest --numprocesses 0 --collect-only --quiet \
 	  --override-ini 'python_functions=test_*_of_any_*' --override-ini python_classes= > /dev/null || true
 
-test-unit: WORKERS = $(shell cores=$$(nproc); echo $$((cores < 3 ? 3 : cores)))
-test-unit: ## the tests that need Python only, in about two minutes on 2 cores
+test-unit: WORKERS = $(shell nproc)
+test-unit: ## the tests that need Python only, in about a minute and a half on 2 cores
 	@$(toolchain) packages
 	@.slipway/venv/bin/$(pytest) -m "not slow" $(or $(TESTS),tests/unit)
 
