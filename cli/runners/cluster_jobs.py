@@ -11,7 +11,8 @@ from containers.errors import MALFORMED, SlipwayError, one_line
 from containers.image.gpu import kubectl
 from containers.image.gpu.kubectl import Item, Unanswered, UnknownKind, not_ready
 from scaler.waiting import RunnerPlace, Surroundings, WaitingJob
-from stacks.config.kubernetes import ARC_RUNNERS, ARC_SET_NAME, ARC_SETS, KubernetesRunnersConfig
+from stacks.config.cluster.arc_config import ARC_RUNNERS, ARC_SET_NAME, ARC_SETS
+from stacks.config.kubernetes import KubernetesRunnersConfig
 
 _SETS: Final = "ephemeralrunnersets.actions.github.com"
 _BOOT: Final = 20 * 60.0

@@ -11,7 +11,8 @@ from containers.errors import MALFORMED, SlipwayError, printable
 from containers.image.gpu import kubectl
 from containers.image.gpu.kubectl import Item, Unanswered, UnknownKind
 from stacks.checks.clusters import ARC_CONTROLLERS, CONTROLLER_GONE, serves
-from stacks.config.kubernetes import ARC_SETS, KubernetesRunnersConfig
+from stacks.config.cluster.arc_config import ARC_SETS
+from stacks.config.kubernetes import KubernetesRunnersConfig
 
 _REFUSED: Final = "Error from server"
 """How kubectl begins what a server answers that is there, such as `Error from server (Forbidden)`."""

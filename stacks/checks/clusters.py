@@ -9,8 +9,9 @@ from typing import Any
 
 from containers.errors import builds_no, one_line
 from containers.registry.reference import Reference
-from stacks.config.cluster.arc_config import check_arc
-from stacks.config.kubernetes import ARC_CHARTS, KubernetesRunnersConfig, ValidationConfig
+from stacks.config.cluster.arc_config import ARC_CHARTS, check_arc
+from stacks.config.cluster.validation_config import ValidationConfig
+from stacks.config.kubernetes import KubernetesRunnersConfig
 from stacks.config.publishing.compression import ZstdConfig
 from stacks.graph import Graph
 from stacks.spec import CONTEXT, context_path

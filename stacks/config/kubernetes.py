@@ -4,99 +4,39 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    Field,
-    ValidationInfo,
-    field_validator,
-    model_validator,
-)
-from pydantic.alias_generators import to_camel
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
 from containers.errors import one_line
 from containers.image.gpu.node_labels import GPU, labelled_driver
 from containers.platform_name import architecture, system
-from containers.registry.reference import check_host, check_reference
 from stacks.config import builders, github_url
 from stacks.config.cluster.arc_config import ArcConfig
-from stacks.config.ec2 import NodeReservationConfig, ScheduleConfig, check_minima, old_runners
-from stacks.config.model import (
-    SENSITIVE,
-    Line,
-    Model,
-    NonEmpty,
-    Reference,
-    Secret,
-    SeveralSetsConfig,
-    form,
-    refuse_unread,
-)
-from stacks.config.values import Driver, Labels, Platform, listed
+from stacks.config.cluster.build_config import BuildServiceConfig, DaemonPoolConfig, Replica
+from stacks.config.cluster.github_login import GitHubConfig
+from stacks.config.cluster.kubernetes_values import DEFAULT_REQUESTS, RUNNER_REQUESTS, Label, ObjectName, cpus, gib
+from stacks.config.cluster.network_config import NetworkConfig
+from stacks.config.cluster.node_pools import PoolConfig
+from stacks.config.cluster.runner_set import RunnerSetConfig
+from stacks.config.cluster.validation_config import ValidationConfig
+from stacks.config.ec2 import check_minima, old_runners
+from stacks.config.model import SENSITIVE, Line, Reference, SeveralSetsConfig, refuse_unread
 from stacks.versions.nodes import EFA, INFINIBAND, check_count, node
-
-RUNNER_REQUESTS = ("4", "16Gi")
-"""CPUs and memory that the container of a runner with devices requests, besides its Docker daemon, and by default
-without one."""
-DEFAULT_REQUESTS = ("500m", "1Gi")
-"""What another container requests: the namespace's default."""
-
-ARC_CHARTS = ("gha-runner-scale-set-controller", "gha-runner-scale-set")
-"""The names of the charts: of the controller, and of the runners."""
-ARC_PREPARED = "slipway/arc"
-"""The annotation of a scale set whose state has the time in which its jobs end, and its minor release of ARC, with
-which it is made anew: empty where the charts name none."""
-ARC_CONTROLLER = "slipway/controller"
-"""The annotation of a scale set that the organization's own controller serves: namespace and account of that one."""
-ARC_LABEL = "app.kubernetes.io/version"
-"""The charts' label of a scale set: their release of ARC."""
-ARC_SETS = "autoscalingrunnersets.actions.github.com"
-ARC_RUNNERS = "ephemeralrunners.actions.github.com"
-"""ARC's object for each runner, older than its pod. Only this object says why a pod could not be created."""
-ARC_SET_NAME = "actions.github.com/scale-set-name"
-"""ARC's label of what is of one scale set."""
 
 _BUILD, _CONTROLLER, _JOBS = "-build", "-controller", "-jobs"
 """Endings of the namespaces of the build service, the controller and the jobs' pods, after the runners' namespace."""
-
-_QUANTITY = re.compile(r"[1-9][0-9]*(?:\.[0-9]+)?(?:Ki|Mi|Gi|Ti)")
-_NODE_LABEL = re.compile(r"(?:[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9](?:[\w.-]{0,61}[A-Za-z0-9])?")
 _ANY_NODE = frozenset({"kubernetes.io/os", "kubernetes.io/arch", "beta.kubernetes.io/os", "beta.kubernetes.io/arch"})
 """Labels that the kubelet gives to every node ("Well-Known Labels, Annotations and Taints")."""
-_PROPERTY = re.compile(
-    r"(?:(?:beta\.)?kubernetes\.io|(?:(?:[\w-]+\.)*feature\.)?node\.kubernetes\.io|failure-domain\.beta\.kubernetes\.io"
-    r"|topology\.[^/]+|karpenter\.k8s\.aws|nvidia\.com|vpc\.amazonaws\.com)/.*|k8s\.io/cloud-provider-.*"
-    r"|karpenter\.sh/(?!nodepool$|provisioner-name$).*|eks\.amazonaws\.com/(?!nodegroup$).*"
-    r"|alpha\.eksctl\.io/(?!nodegroup-name$).*|kubernetes\.azure\.com/(?!agentpool$).*|cloud\.google\.com/(?!gke-nodepool$).*"
-)
-"""Labels that clouds and add-ons give to each node for its zone, host, type or price, all but the name of its pool.
-Others' pods run there."""
 _SAME = {
     "beta.kubernetes.io/instance-type": "node.kubernetes.io/instance-type",
     "beta.kubernetes.io/os": "kubernetes.io/os",
     "beta.kubernetes.io/arch": "kubernetes.io/arch",
 }
 """Former names of labels, which nodes still have ("Well-Known Labels, Annotations and Taints")."""
-_RESOURCE = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?/[A-Za-z0-9](?:[\w.-]{0,61}[A-Za-z0-9])?")
-_DEVICE_CLASS = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
-_MIG = re.compile(r"(?:[1-7]c\.)?[1-7]g\.[1-9][0-9]*gb(?:[+-][a-z.]+)?")
 _RUNNER = re.compile(r"(?:.+/)?actions/actions-runner:([0-9]+\.[0-9]+\.[0-9]+)(?:@.+)?")
 """GitHub's own image of its runner, or a mirror's, with its release."""
-_LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
-_SUBDOMAIN = re.compile(r"(?=.{1,253}$)[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*")
-"""Names of secrets and runtime classes (kubernetes/apimachinery, pkg/util/validation, IsDNS1123Subdomain)."""
-
-
-def _quantity(value: str) -> str:
-    if re.fullmatch(r"[0-9.]+", value):
-        raise ValueError(f"a size needs a unit: {value}Gi?")
-    if not _QUANTITY.fullmatch(value):
-        raise ValueError("expected a size such as 200Gi, with one of Ki, Mi, Gi, Ti")
-    return value
 
 
 def _scale_set(value: str) -> str:
@@ -116,423 +56,13 @@ def _free_namespace(value: str) -> str:
     return value
 
 
-def _with_ports(value: tuple[str, ...]) -> tuple[str, ...]:
-    for address in value:
-        if ":" not in check_host(address):
-            raise ValueError("expected host:port, such as builds.acme.internal:2376")
-    return value
-
-
-def _mirror(value: str) -> str:
-    """Return an address that dockerd takes for a mirror (moby v28.5.2, registry/config.go:300)."""
-    match = re.fullmatch(r"https?://[A-Za-z0-9.-]+(?::([1-9][0-9]{0,4}))?(?:/[\w./-]*)?", value)
-    if not match or int(match[1] or 443) > 65535:
-        raise ValueError("expected an http:// or https:// address without a login, such as https://mirror.example.com")
-    return value
-
-
-def _cpus(quantity: str) -> float:
-    return int(quantity.removesuffix("m")) / (1000 if quantity.endswith("m") else 1)
-
-
-def _gib(quantity: str) -> float:
-    return float(quantity[:-2]) * 1024.0 ** ("Ki", "Mi", "Gi", "Ti").index(quantity[-2:]) / 1024**2
-
-
 def _ending(*parts: str | int) -> str:
     """Return the ending of names: of several parts, those that say something."""
     return "-".join(str(part) for part in parts if part)
 
 
-Addresses = Annotated[
-    tuple[str, ...],
-    BeforeValidator(listed, json_schema_input_type=str | tuple[str, ...]),
-    AfterValidator(_with_ports),
-]
-"""An address for each replica of a service; one may be given without a list."""
-
-WHOLE_GPUS, PARTS_BY_MIG = "gpu.nvidia.com", "mig.nvidia.com"
-"""The device classes of NVIDIA's driver (kubernetes-sigs/dra-driver-nvidia-gpu at 9593204,
-deployments/helm/dra-driver-nvidia-gpu/templates/deviceclass-gpu.yaml and deviceclass-mig.yaml)."""
 _MOST_CONSUMERS = 256
 """Pods that may use one claim (kubernetes/api v0.35.7, resource/v1/types.go:1504)."""
-
-NodeLabel = Annotated[str, form(_NODE_LABEL, "a node's label, such as acme.example/pool")]
-Resource = Annotated[str, form(_RESOURCE, "a resource of nodes, such as nvidia.com/mig-3g.40gb")]
-Quantity = Annotated[str, AfterValidator(_quantity)]
-Label = Annotated[str, form(_LABEL, "1 to 63 lower-case letters, digits and -, a letter or digit at either end")]
-
-ObjectName = Annotated[
-    str, form(_SUBDOMAIN, "1 to 253 lower-case letters, digits, - and ., a letter or digit at either end")
-]
-
-
-class GitHubAppConfig(Model):
-    """A GitHub App that may administer runners."""
-
-    id: NonEmpty = Field(description="App id or client id; quote it.")
-    installation: NonEmpty = Field(description="Installation id; quote it.")
-    private_key: Secret = Field(description="Private key in PEM, always a secret.")
-
-
-class GitHubConfig(Model):
-    """What the runners serve, and one way to register them: an App, a token, or a secret of the cluster."""
-
-    url: Annotated[str, AfterValidator(github_url.check)] = Field(
-        description="Organization or repository, such as https://github.com/acme or https://github.com/acme/images."
-    )
-    app: GitHubAppConfig | None = Field(None, description="GitHub App that registers runners.")
-    token: Secret | None = Field(None, description="Personal access token that registers runners, always a secret.")
-    secret: ObjectName | None = Field(
-        None,
-        description="Secret in the runners' namespace with either, in ARC's format. Create it after the first update.",
-        json_schema_extra=SENSITIVE,
-    )
-
-    @model_validator(mode="after")
-    def _one_login(self) -> Self:
-        logins = [name for name in ("app", "token", "secret") if getattr(self, name) is not None]
-        if len(logins) != 1:
-            raise ValueError(
-                "no credentials for GitHub: give app, token (with `pulumi config set --secret --path`) or secret"
-                if not logins
-                else f"{' and '.join(logins)} are given: keep one"
-            )
-        return self
-
-
-class TolerationConfig(Model):
-    """A taint of nodes that pods may run on all the same, as Kubernetes writes it."""
-
-    key: NonEmpty = Field(description="Key of the taint, such as dedicated.")
-    operator: Literal["Equal", "Exists"] = Field("Equal", description="Equal compares the value, Exists ignores it.")
-    value: Line | None = Field(None, description="Value of the taint, for the operator Equal.")
-    effect: Literal["NoSchedule", "NoExecute", "PreferNoSchedule"] | None = Field(
-        None, description="Effect of the taint. Default: any."
-    )
-
-    @model_validator(mode="after")
-    def _value(self) -> Self:
-        if (self.value is None) != (self.operator == "Exists"):
-            raise ValueError("give a value with the operator Equal, and none with Exists")
-        return self
-
-
-class PoolConfig(Model):
-    """The nodes that pods run on, in addition to the profile."""
-
-    node_selector: dict[NodeLabel, Line] = Field(
-        default_factory=dict,
-        description="Labels of a pool of nodes for these pods only. Privileged pods need them on nodes of the "
-        "profile cpu, because a job can control the whole node.",
-    )
-    tolerations: tuple[TolerationConfig, ...] = Field(
-        (), description="Taints of that pool, which keep other pods away from it."
-    )
-    runtime_class: ObjectName | None = Field(
-        None, description="Runtime class of the pods, such as kata-qemu. Default: the cluster's."
-    )
-
-    @property
-    def node_labels(self) -> Mapping[str, str]:
-        """The labels of the nodes, besides the profile's."""
-        return self.node_selector
-
-    @property
-    def dedicated(self) -> bool:
-        """Whether a label names a pool of nodes, and not a property that the cluster's other nodes have, too."""
-        return any(not _PROPERTY.fullmatch(key) for key in self.node_selector)
-
-
-class DaemonPoolConfig(PoolConfig):
-    """Docker daemons for one platform, which share its images."""
-
-    replicas: int = Field(
-        1,
-        ge=1,
-        le=64,
-        description="Daemons that share the stack's images with buildOn: runners, each with a pod, a volume and an "
-        "address of its own.",
-    )
-    address: Addresses | None = Field(
-        None,
-        description="host:port at which the machine that runs Pulumi reaches it; a list with one for each of its "
-        "replicas. Default: its name in the cluster.",
-    )
-
-    @model_validator(mode="after")
-    def _addressed(self) -> Self:
-        if self.address is not None and not len(self.address) == len(set(self.address)) == self.replicas:
-            raise ValueError(
-                f"address: '{', '.join(self.address)}': expected {self.replicas}"
-                f"{' different ones' * (self.replicas > 1)}, one for each of replicas; or leave address out if Pulumi "
-                "runs in the cluster"
-            )
-        return self
-
-
-class BuildServiceConfig(DaemonPoolConfig):
-    """A Docker daemon that builds share. Its layers outlive its pod; it and its clients have TLS certificates."""
-
-    jobs: bool = Field(
-        default=False,
-        description="Give jobs its key, so that they can build on it. The key controls all that is built there, "
-        "so buildOn: runners refuses it.",
-    )
-    platforms: dict[Platform, DaemonPoolConfig] = Field(
-        default_factory=dict,
-        description="Daemons for another platform than the profile's, with the nodes of each: {linux/arm64: "
-        "{nodeSelector: {acme.example/pool: builds-arm}}}.",
-    )
-    cache: Quantity = Field("500Gi", description="Size of the volume for its layers.")
-    storage_class: Line | None = Field(None, description="Storage class of that volume. Default: the cluster's.")
-    cpu: str = Field("4", pattern="^[1-9][0-9]*m?$", description="CPUs that it requests.")
-    memory: Quantity = Field("16Gi", description="Memory that it requests; also its limit.")
-    rootless: bool = Field(
-        default=False,
-        description="Run a rootless BuildKit daemon instead. It has no Docker API, so buildOn: runners cannot use it.",
-    )
-    service: Literal["ClusterIP", "LoadBalancer", "NodePort"] = Field(
-        "ClusterIP", description="Type of its Kubernetes service."
-    )
-
-    @model_validator(mode="after")
-    def _shared(self) -> Self:
-        pools: list[DaemonPoolConfig] = [self, *self.platforms.values()]
-        addresses = [address for pool in pools for address in pool.address or ()]
-        for address in addresses:
-            if addresses.count(address) > 1:
-                raise ValueError(f"address '{address}' is given twice: each daemon has its own")
-        key = f"replicas {self.replicas}" if self.replicas > 1 else "platforms" if self.platforms else ""
-        if key and (self.jobs or self.rootless):
-            raise ValueError(
-                f"{key} share the stack's images with buildOn: runners, and a job knows one address: leave out "
-                f"{key.partition(' ')[0]}, or {'jobs' if self.jobs else 'rootless'}"
-            )
-        return self
-
-
-@dataclass(frozen=True)
-class Replica:
-    """A daemon of the build service.
-
-    ``number`` counts those of its pool from 0. ``ending`` is that of its objects' names; the first one has none, and is
-    named as the service.
-    """
-
-    platform: str
-    pool: DaemonPoolConfig
-    number: int
-    ending: str
-
-    def named(self, name: str) -> str:
-        """Return the name of one of its objects."""
-        return f"{name}-{self.ending}" if self.ending else name
-
-    @property
-    def address(self) -> str | None:
-        """``host:port`` of the daemon in the configuration; None if it names none."""
-        return self.pool.address[self.number] if self.pool.address else None
-
-
-class NetworkConfig(Model):
-    """How the pods of a cluster reach other machines, where it is not the usual way."""
-
-    mtu: int | None = Field(
-        None,
-        ge=576,
-        le=65535,
-        description="MTU of the networks that Docker daemons make, which must not be above that of the cluster's pods. "
-        "Default: Docker's, 1500.",
-    )
-    ports: tuple[Annotated[int, Field(ge=1, le=65535)], ...] = Field(
-        (),
-        description="TCP ports that network policies let out, besides 80, 443 and those of slipway:registry and "
-        "slipway:mirrors: [3128].",
-    )
-    docker_mirrors: tuple[Annotated[str, AfterValidator(_mirror)], ...] = Field(
-        (),
-        description="Mirrors of Docker Hub that Docker daemons ask before it: [https://mirror.example.com]. Network "
-        "policies let out their ports.",
-    )
-
-    def refuse_docker(self) -> None:
-        """Raise ValueError for the first key that only a Docker daemon reads."""
-        for key in ("mtu", "docker_mirrors"):
-            if getattr(self, key):
-                raise ValueError(f"network.{to_camel(key)} has no effect, because no Docker daemon runs: leave it out")
-
-
-class ValidationConfig(Model):
-    """A Job that runs the GPU checks of an image, once for each image, on a node of the profile."""
-
-    image: str = Field(description="Name of an image of the stack, or any image's reference.")
-    command: tuple[str, ...] = Field(
-        (), description="The check, which passes with exit code 0. Default: the image's own checks/gpu.py."
-    )
-    minutes: int = Field(30, ge=1, le=1440, description="Minutes after which it fails, including its wait for a node.")
-    accepted_loss: float | None = Field(
-        None,
-        gt=0,
-        lt=1,
-        description="Share of the rate that NCCL may lack in torch's checks, as in slipway:promotion.gpuChecks. "
-        "Default: 0.13.",
-    )
-
-    @field_validator("image")
-    @classmethod
-    def _named(cls, value: str) -> str:
-        return value if _LABEL.fullmatch(value) else check_reference(value)
-
-    @model_validator(mode="after")
-    def _checked(self) -> Self:
-        if not self.is_stack_image and not self.command:
-            raise ValueError("an image's reference needs a command; only images of the stack have their own checks")
-        return self
-
-    @property
-    def is_stack_image(self) -> bool:
-        """Whether the image is one of the stack, by its name there."""
-        return bool(_LABEL.fullmatch(self.image))
-
-
-class GpuClaimConfig(Model):
-    """GPUs that pods ask for by a claim (dynamic resource allocation) in place of an extended resource."""
-
-    mig: Annotated[str, form(_MIG, "a profile of MIG, such as 3g.40gb")] | None = Field(
-        None, description="Profile of MIG, such as 3g.40gb: `gpus` is the number of these parts. Default: whole GPUs."
-    )
-    device_class: Annotated[str, form(_DEVICE_CLASS, "a device class, such as gpu.nvidia.com")] | None = Field(
-        None, description="DeviceClass of the cluster. Default: gpu.nvidia.com, or mig.nvidia.com with `mig`."
-    )
-    selectors: tuple[NonEmpty, ...] = Field(
-        (),
-        description="CEL expressions that each device fulfils: [\"device.attributes['gpu.nvidia.com']."
-        "productName.contains('H100')\"].",
-    )
-    shared: bool = Field(
-        default=False, description="One claim for all runners of the set, which then use the same GPUs, on one node."
-    )
-
-    @model_validator(mode="after")
-    def _one_class(self) -> Self:
-        if self.mig and self.device_class:
-            raise ValueError(f"mig is of the device class {PARTS_BY_MIG}: leave out mig or deviceClass")
-        return self
-
-    @property
-    def of_class(self) -> str:
-        """The device class of the claim."""
-        return self.device_class or (PARTS_BY_MIG if self.mig else WHOLE_GPUS)
-
-    @property
-    def parts(self) -> str | None:
-        """The device class, where only the cluster knows how many of its devices a node has; None for whole GPUs."""
-        return None if self.of_class == WHOLE_GPUS else self.of_class
-
-    @property
-    def expressions(self) -> list[str]:
-        """The CEL expressions of the claim, that of MIG's profile first."""
-        of_mig = [f"device.attributes['{WHOLE_GPUS}'].profile == '{self.mig}'"] if self.mig else []
-        return [*of_mig, *self.selectors]
-
-
-class RunnerSetConfig(PoolConfig):
-    """Runners of one size: their number, their nodes, and what each may use."""
-
-    elsewhere: ClassVar[Mapping[str, str]] = {
-        "groupId": "group, a name",
-        "instanceTypes": "profile, or a node label in nodeSelector",
-        "minGpus": "gpus",
-        "root": "disk",
-        "runner": "image",
-    }
-
-    profile: str = Field("cpu", description="Kind of node: see stacks/versions/nodes.toml.")
-    image: Reference = Field(
-        "ghcr.io/actions/actions-runner:2.338.0",
-        description="Image of GitHub's runner; the controller needs a recent one.",
-    )
-    min_runners: int = Field(0, ge=0, description="Runners that wait for jobs; 0 costs nothing while idle.")
-    max_runners: int = Field(4, ge=1, description="Most runners at once.")
-    schedule: tuple[ScheduleConfig, ...] = Field(
-        (),
-        description="Other minima by weekday and time. The greatest of those that hold counts, else minRunners.",
-    )
-    group: Line = Field("default", description="Runner group at GitHub.")
-    labels: Labels = Field((), description="Labels by which jobs choose these runners, besides the scale set's name.")
-    gpus: int | None = Field(None, ge=0, description="GPUs of each runner. Default: all of the node.")
-    driver: Driver | None = Field(
-        None,
-        description="NVIDIA's driver of the nodes, such as 570.172.08. It must run the stack's images. Default: what "
-        "NVIDIA's labels in nodeSelector say, else the driver in the cloud's own machine image of today.",
-    )
-    efa: int | None = Field(
-        None,
-        ge=0,
-        description="EFA interfaces of each runner. Default: its GPUs' share, which the node has anyway; on EC2 0.",
-    )
-    infiniband: int | None = Field(
-        None, ge=0, description="InfiniBand devices of each runner. Default: its GPUs' share."
-    )
-    gpu_resource: Resource | None = Field(
-        None,
-        description="Name by which nodes offer parts of GPUs: nvidia.com/mig-3g.40gb of MIG, nvidia.com/gpu.shared of "
-        "time slices. `gpus` is the number of these. Default: nvidia.com/gpu, whole GPUs.",
-    )
-    gpu_claim: GpuClaimConfig | None = Field(
-        None,
-        description="Ask for the GPUs by a claim, for clusters of Kubernetes 1.34 or later with NVIDIA's DRA driver: "
-        "{} for whole GPUs, {mig: 3g.40gb} for parts. Default: the device plugin's resource.",
-    )
-    docker_gpus: bool = Field(
-        default=False,
-        description="Give the Docker daemon all GPUs of the node, for `docker run --device nvidia.com/gpu=all`. Its "
-        "`dockerImage` has NVIDIA's nvidia-ctk, and each runner has all GPUs of a node.",
-    )
-    infiniband_resource: Resource | None = Field(
-        None,
-        description="Name by which nodes offer InfiniBand devices, such as rdma/shared_ib of the shared device plugin. "
-        "Default: rdma/ib.",
-    )
-    shm: Quantity = Field("64Gi", description="Size of /dev/shm where there are GPUs; it counts as memory.")
-    cpu: str = Field(
-        "4",
-        pattern="^[1-9][0-9]*m?$",
-        description="CPUs that each Docker daemon requests; with jobPods each job, with daemon: false each runner.",
-    )
-    memory: Quantity = Field(
-        "16Gi",
-        description="Memory that each Docker daemon requests; with jobPods each job, with daemon: false each runner; "
-        "also its limit. Without this key, a job has no limit.",
-    )
-    cache: Quantity = Field("200Gi", description="Size of the volume for each Docker daemon's layers.")
-    disk: Quantity = Field(
-        "100Gi",
-        description="Most that each job may write to its node's disk, besides that volume. A pod that "
-        "writes more is ended.",
-    )
-    storage_class: Line | None = Field(None, description="Storage class of that volume. Default: the cluster's.")
-    reservation: NodeReservationConfig | None = Field(
-        None, description="Machines that are reserved at EC2 and become the nodes of these runners. Default: none."
-    )
-
-    @property
-    def node_labels(self) -> Mapping[str, str]:
-        """The labels of the nodes, besides the profile's: those of the pool, and of the reservations."""
-        return {**self.node_selector, **(self.reservation.labels if self.reservation else {})}
-
-    @field_validator("efa", mode="before")
-    @classmethod
-    def _interfaces(cls, value: object) -> object:
-        if value == "all":
-            raise ValueError("expected a number, as all is for EC2: leave it out for the share of the GPUs")
-        return value
-
-    @field_validator("profile")
-    @classmethod
-    def _known_profile(cls, value: str) -> str:
-        return node(value).name
 
 
 class KubernetesRunnersConfig(SeveralSetsConfig, RunnerSetConfig):
@@ -695,7 +225,7 @@ class KubernetesRunnersConfig(SeveralSetsConfig, RunnerSetConfig):
 
     def _check_devices(self) -> None:
         """Check the keys that are for GPUs against each other."""
-        if self.devices and self.job_memory and _gib(self.shm) >= _gib(self.job_memory):
+        if self.devices and self.job_memory and gib(self.shm) >= gib(self.job_memory):
             raise ValueError(
                 f"shm {self.shm} is in memory, and a job may use {self.job_memory} in all: give more in memory, or "
                 "less in shm"
@@ -738,7 +268,7 @@ class KubernetesRunnersConfig(SeveralSetsConfig, RunnerSetConfig):
     @property
     def largest_cache(self) -> str:
         """The largest volume for the layers of a Docker daemon."""
-        return max((own.cache for own in self.all_sets), key=_gib)
+        return max((own.cache for own in self.all_sets), key=gib)
 
     def _check_selectors(self) -> None:
         """Check that no label asks for nodes of another platform than the pods are for."""
@@ -993,7 +523,7 @@ class KubernetesRunnersConfig(SeveralSetsConfig, RunnerSetConfig):
         runner = [] if self.job_pods else [self.own_requests or DEFAULT_REQUESTS]
         sizes = [*runner, *([(self.cpu, self.memory)] if self.own_daemon or self.job_pods else [])]
         sizes += [DEFAULT_REQUESTS] if self.job_daemon else []
-        return sum(_cpus(cpu) for cpu, _ in sizes), sum(_gib(memory) for _, memory in sizes)
+        return sum(cpus(cpu) for cpu, _ in sizes), sum(gib(memory) for _, memory in sizes)
 
     @property
     def per_node(self) -> int | None:

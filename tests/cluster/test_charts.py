@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from containers.image.gpu.node_labels import GPU
-from stacks.config.kubernetes import ARC_CHARTS
+from stacks.config.cluster.arc_config import ARC_CHARTS
 from tests.cluster.conftest import CHARTS, ClusterProject
 from tests.cluster.control_plane import Cluster, until
 from tests.fakes.kubernetes.node import repeated

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from components.runners.kubernetes.objects.declaration import MARK
-from stacks.config.kubernetes import ARC_CHARTS
+from stacks.config.cluster.arc_config import ARC_CHARTS
 from tests.cluster.conftest import ClusterProject
 from tests.cluster.control_plane import until
 from tests.cluster.programs import program

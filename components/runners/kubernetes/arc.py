@@ -10,8 +10,8 @@ from typing import Any
 from components.runners.kubernetes.pod import CLOSED, Spec
 from scaler.app_key import pem
 from stacks.checks.clusters import arc_release
-from stacks.config.cluster.arc_config import by_name
-from stacks.config.kubernetes import ARC_CHARTS, ARC_CONTROLLER, ARC_PREPARED, KubernetesRunnersConfig
+from stacks.config.cluster.arc_config import ARC_CHARTS, ARC_CONTROLLER, ARC_PREPARED, by_name
+from stacks.config.kubernetes import KubernetesRunnersConfig
 from stacks.config.stack_file import ROOT
 
 Values = dict[str, Any]

@@ -28,7 +28,8 @@ from components.runners.kubernetes.pod import (
     proxy,
     trusting,
 )
-from stacks.config.kubernetes import BuildServiceConfig, KubernetesRunnersConfig, Replica
+from stacks.config.cluster.build_config import BuildServiceConfig, Replica
+from stacks.config.kubernetes import KubernetesRunnersConfig
 
 NAME = "build"
 BUILDKIT = "moby/buildkit:v0.25.2-rootless"

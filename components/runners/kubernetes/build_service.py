@@ -13,7 +13,8 @@ from components.runners.kubernetes import isolation
 from components.runners.kubernetes.build_daemon import NAME, daemon, service_labels
 from components.runners.kubernetes.isolation import Manifest
 from components.runners.kubernetes.pod import Spec, labels
-from stacks.config.kubernetes import BuildServiceConfig, KubernetesRunnersConfig, Replica
+from stacks.config.cluster.build_config import BuildServiceConfig, Replica
+from stacks.config.kubernetes import KubernetesRunnersConfig
 
 DEPLOYER = {"slipway/deployer": "true"}
 """The label of pods that run Pulumi. No job's pod has it, and no job can label a pod."""

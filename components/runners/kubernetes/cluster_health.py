@@ -18,14 +18,8 @@ from containers.image.gpu.kubectl import Item, Unanswered, UnknownKind, age, not
 from containers.image.gpu.node_labels import GPU
 from stacks.checks import drivers
 from stacks.checks.clusters import ARC_CONTROLLERS, ARC_WATCHED, CONTROLLER_GONE, serves
-from stacks.config.kubernetes import (
-    ARC_CONTROLLER,
-    ARC_LABEL,
-    ARC_PREPARED,
-    ARC_RUNNERS,
-    ARC_SETS,
-    KubernetesRunnersConfig,
-)
+from stacks.config.cluster.arc_config import ARC_CONTROLLER, ARC_LABEL, ARC_PREPARED, ARC_RUNNERS, ARC_SETS
+from stacks.config.kubernetes import KubernetesRunnersConfig
 from stacks.spec import ImageSpec
 from stacks.versions.nodes import EFA, HUGEPAGES, INFINIBAND, node
 

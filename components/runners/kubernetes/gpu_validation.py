@@ -21,7 +21,8 @@ from components.runners.kubernetes.pod import (
     shared_memory,
 )
 from containers.registry.logins import docker_login
-from stacks.config.kubernetes import KubernetesRunnersConfig, ValidationConfig
+from stacks.config.cluster.validation_config import ValidationConfig
+from stacks.config.kubernetes import KubernetesRunnersConfig
 
 NAME = "gpu-checks"
 _FOLDER = "/checks"

@@ -10,7 +10,8 @@ from typing import Any
 
 from components.runners.kubernetes.pod import ACCOUNT, AUTHORITY, CLAIM, Spec, labels, pins, priority_class
 from containers.image.gpu.node_labels import GPU
-from stacks.config.kubernetes import DEFAULT_REQUESTS, KubernetesRunnersConfig
+from stacks.config.cluster.kubernetes_values import DEFAULT_REQUESTS
+from stacks.config.kubernetes import KubernetesRunnersConfig
 
 Manifest = dict[str, Any]
 

@@ -29,8 +29,8 @@ from components.runners.kubernetes.periodic import minimum
 from containers.engine.replicas import Replicas
 from containers.platform_name import architecture
 from containers.registry.reference import Reference
+from stacks.config.cluster.build_config import Replica
 from stacks.config.kubernetes import KubernetesRunnersConfig as Config
-from stacks.config.kubernetes import Replica
 
 _LEEWAY = 300
 """Seconds for the end of a scale set whose runners have no job."""

@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from stacks.config.kubernetes import RUNNER_REQUESTS, KubernetesRunnersConfig, PoolConfig
+from stacks.config.cluster.kubernetes_values import RUNNER_REQUESTS
+from stacks.config.cluster.node_pools import PoolConfig
+from stacks.config.kubernetes import KubernetesRunnersConfig
 from stacks.versions.nodes import EFA, HUGEPAGES, INFINIBAND, node
 
 Spec = dict[str, Any]

@@ -13,6 +13,21 @@ from containers import secret_words
 from containers.errors import one_line, suggest
 from stacks.config.model import Model, NonEmpty, form, refuse_unread
 
+ARC_CHARTS = ("gha-runner-scale-set-controller", "gha-runner-scale-set")
+"""The names of the charts: of the controller, and of the runners."""
+ARC_PREPARED = "slipway/arc"
+"""The annotation of a scale set whose state has the time in which its jobs end, and its minor release of ARC, with
+which it is made anew: empty where the charts name none."""
+ARC_CONTROLLER = "slipway/controller"
+"""The annotation of a scale set that the organization's own controller serves: namespace and account of that one."""
+ARC_LABEL = "app.kubernetes.io/version"
+"""The charts' label of a scale set: their release of ARC."""
+ARC_SETS = "autoscalingrunnersets.actions.github.com"
+ARC_RUNNERS = "ephemeralrunners.actions.github.com"
+"""ARC's object for each runner, older than its pod. Only this object says why a pod could not be created."""
+ARC_SET_NAME = "actions.github.com/scale-set-name"
+"""ARC's label of what is of one scale set."""
+
 ARC_VERSION: Final = "0.14.2"
 """Release of both charts of GitHub's Actions Runner Controller."""
 

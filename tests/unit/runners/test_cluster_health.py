@@ -13,7 +13,8 @@ from components.runners.kubernetes import cluster_health
 from components.runners.kubernetes.build_daemon import service_labels
 from containers.image.gpu.kubectl import not_ready
 from containers.image.gpu.node_labels import GPU
-from stacks.config.kubernetes import BuildServiceConfig, KubernetesRunnersConfig
+from stacks.config.cluster.build_config import BuildServiceConfig
+from stacks.config.kubernetes import KubernetesRunnersConfig
 from stacks.plan import specs
 from stacks.versions.nodes import EFA, HUGEPAGES
 from tests.helpers.every import every

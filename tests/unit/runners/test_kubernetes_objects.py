@@ -23,7 +23,9 @@ from containers.errors import SlipwayError
 from containers.image.gpu.node_labels import GPU
 from stacks import plan
 from stacks.checks.secrets import check_clear_text
-from stacks.config.kubernetes import ARC_CHARTS, KubernetesRunnersConfig, ValidationConfig
+from stacks.config.cluster.arc_config import ARC_CHARTS
+from stacks.config.cluster.validation_config import ValidationConfig
+from stacks.config.kubernetes import KubernetesRunnersConfig
 from stacks.config.stack_config import StackConfig
 from stacks.versions.nodes import EFA, INFINIBAND, node, node_names
 from tests.helpers.every import every

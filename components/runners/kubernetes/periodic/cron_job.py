@@ -8,7 +8,8 @@ from pathlib import Path
 from components.runners.kubernetes import isolation
 from components.runners.kubernetes.isolation import Manifest
 from components.runners.kubernetes.pod import ANY_NODE, CLOSED, Spec, env_of, placement
-from stacks.config.kubernetes import KubernetesRunnersConfig, PoolConfig
+from stacks.config.cluster.node_pools import PoolConfig
+from stacks.config.kubernetes import KubernetesRunnersConfig
 
 _NODE = "/home/runner/externals/node*/bin/node"
 """Node.js of GitHub's runner image, which has several versions."""
