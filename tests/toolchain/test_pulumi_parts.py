@@ -359,6 +359,7 @@ def test_cli_build_leaves_clients_of_clouds_unoptimized(clone: Clone, monkeypatc
     monkeypatch.setattr(golang, "command", lambda words, *_, **__: commands.append([str(word) for word in words]))
     with suppress(FileNotFoundError):  # nothing is built
         golang.build(clone.checkout, "cli", "x", clone.root / "x", unoptimized=pulumi_cli.UNOPTIMIZED)
+    assert "-tags=disable_grpc_modules" in commands[0]
     flags = [word for word in commands[0] if word.startswith("-gcflags=")]
     assert flags[0] == "-gcflags=all=-dwarf=false"  # for `go build` the last pattern that fits a package counts
     assert "-gcflags=github.com/aws/...=-dwarf=false -N -l" in flags
