@@ -51,6 +51,8 @@ def _files(home: Path) -> dict[str, str]:
         "LANG": "C.UTF-8",
         # A child that is to be another user is forked, and gRPC's handlers in it can end it before it is the program.
         "GRPC_ENABLE_FORK_SUPPORT": "0",
+        # Go's programs, of which the tests start some thousand, collect their garbage less often: they end at once anyway.
+        "GOGC": "400",
     }
 
 
