@@ -40,6 +40,7 @@ class Opener:
     defaults: Mapping[str, str] = field(default_factory=dict)
     cuda: re.Pattern[bytes] | None = None
     settings: str = ""
+    linked: bool = False
 
     @property
     def holds_names(self) -> bool:
@@ -80,19 +81,10 @@ def opener(soname: str) -> Opener | None:
 
 
 def _opener(row: Mapping[str, Any]) -> Opener:
-    names = {key: tuple(value) for key, value in row.items() if isinstance(value, list) and key != "holds"}
-    holds = tuple(map(_name_pattern, row.get("holds", [])))
-    cuda = re.compile(row["cuda"].encode()) if "cuda" in row else None
-    variables, defaults = row.get("variables", {}), row.get("defaults", {})
-    return Opener(
-        row["library"],
-        holds=holds,
-        variables=variables,
-        defaults=defaults,
-        cuda=cuda,
-        settings=row.get("settings", ""),
-        **names,
-    )
+    fields: dict[str, Any] = {key: tuple(one) if isinstance(one, list) else one for key, one in row.items()}
+    fields["holds"] = tuple(map(_name_pattern, row.get("holds", [])))
+    fields["cuda"] = re.compile(row["cuda"].encode()) if "cuda" in row else None
+    return Opener(**fields)
 
 
 def _name_pattern(pattern: str) -> NamePattern:

@@ -96,6 +96,8 @@ class Plugins:
         key = (by.place.path, name.name)
         for tried in name.tried:
             library = self._loader.opened(process, tried, by)
+            if self._openers[by.place.path].linked:  # a repair has renamed it, which the linker does not mind
+                library = next((one for one in process.objects if tried in former_names(one.binary.soname)), library)
             if isinstance(library, Loaded):
                 self._needs.met.add(key)
                 if key not in self._libraries:

@@ -66,6 +66,11 @@ def test_copied_nvrtc_misses_its_builtins() -> None:
     name = "libnvrtc-672ee683.so.11.2"
     files: Files = {f"{LIB}/{name}": elf(name, rodata=b"\0libnvrtc-builtins.so.11.2\0")}
     assert faults(files) == [f"/{LIB}/{name}: missing libnvrtc-builtins.so.11.2, which it opens: not in the image"]
+    builtins = "libnvrtc-builtins-4425561a.so.11.2.152"
+    files[f"{LIB}/{builtins}"] = elf(builtins)
+    assert len(faults(files)) == 1, "it opens none of another name"
+    files[f"{LIB}/core.so"] = elf(needed=[name, builtins])
+    assert faults(files) == [], "its weak symbols are those of the builtins that its process has"
 
 
 @every(
