@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +12,6 @@ import pytest
 
 from containers import color
 from containers.dockerfile import context
-from stacks.config.stack_file import ROOT
 from stacks.differences import file_list
 from tests.helpers.every import every
 from tests.helpers.json_shape import differing
@@ -27,7 +23,6 @@ VARIANT = "slipway:image:ImageVariant"
 IMAGE = "docker:index/image:Image"
 PUSH = "pulumi-python:dynamic/image:CompressedPush"
 URN = "urn:pulumi:t::slipway::"
-STACK = f"{URN}pulumi:pulumi:Stack::slipway-t"
 
 Report = Callable[..., list[str]]
 
@@ -345,27 +340,6 @@ def test_progress_in_log_names_step_and_status(
             pass
         progress.end("torch")
     assert output.splitlines()[0] == "  still running: torch (0 s): RUN pip"
-
-
-@pytest.mark.parametrize(("errors", "told"), [(None, "begun\nline 0\nline 1\nfailed\n"), (subprocess.STDOUT, "")])
-def test_update_goes_on_where_nobody_reads_what_it_prints(
-    errors: int | None, told: str, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """As after `slipway up | head`, and `slipway up 2>&1 | head`: what follows, and how it ends, is not lost."""
-    program = (
-        "from toolchain.machine import steps; from toolchain.pulumi_run.run_progress import RunProgress\n"
-        "input(); steps.say('begun')\n"
-        "with RunProgress() as progress:\n"
-        "    for number in range(2): progress.say(f'line {number}')\n"
-        "steps.say('failed'); raise SystemExit(1)"
-    )
-    reader, writer = os.pipe()
-    command = [sys.executable, "-c", program]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=writer, stderr=errors, cwd=ROOT) as run:
-        os.close(writer)
-        os.close(reader)
-        run.communicate(b"\n")
-    assert (run.returncode, capfd.readouterr().err) == (1, told)
 
 
 def test_report_of_changed_file_has_its_lines(report: Report, tmp_path: Path) -> None:
