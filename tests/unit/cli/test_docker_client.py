@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from cli.startup import docker_client, measurement, startup_text
+from cli.startup import docker_client, startup_text
 from cli.startup.docker_client import Pull
 from cli.startup.measurement import Settings, Start, measure, read_script
-from cli.warm import warm_run
 from containers.errors import SlipwayError
 from tests.fakes import compiling_torch
 from tests.helpers.every import every
@@ -102,23 +101,6 @@ def test_pull_is_timed_and_refused_in_one_line(client: Callable[[str], None]) ->
 )
 def test_container_that_fails_says_why(status: int, printed: str, expected: str) -> None:
     assert str(docker_client.run_failure("r/x", printed, status)) == expected
-
-
-@every(
-    "words, stdin",
-    [
-        ([measurement._SCRIPT.read_text(), "1", "slow", "0", "", ""], b""),
-        ([warm_run.PROGRAM, warm_run.HOOK, "caches", "s.py", "1"], b"import time; time.sleep(20)"),
-    ],
-)
-def test_container_ends_where_nobody_ends_it(words: list[str], stdin: bytes, tmp_path: Path) -> None:
-    """Whoever started it was killed."""
-    (tmp_path / "caches").mkdir()
-    (tmp_path / "slow.py").write_text("import time; time.sleep(20)")
-    begun = time.monotonic()
-    with (tmp_path / "stderr").open("wb") as stderr:
-        subprocess.run([sys.executable, "-c", *words], input=stdin, stderr=stderr, cwd=tmp_path, check=False)
-    assert 1 <= time.monotonic() - begun < 15
 
 
 @pytest.fixture

@@ -241,7 +241,7 @@ def test_next_listener_knows_since_when_jobs_wait() -> None:
     assert AssignedJobs.of("of another shape").jobs() is None
 
 
-def test_jobs_without_a_name_do_not_wait_for_one_machine_for_ever() -> None:
+def test_jobs_without_a_name_wait_for_no_one_machine() -> None:
     """It is online, and GitHub gives it no job: each round blamed the first job, and counted it as free for the other."""
     known, now = AssignedJobs(), START + 5000
     known.begin("s", {"totalAssignedJobs": 2, "totalRunningJobs": 0}, START)
