@@ -63,7 +63,7 @@ collect: # compile the tests once, while `ready` waits for downloads, and not in
 	  --override-ini 'python_functions=test_*_of_any_*' --override-ini python_classes= > /dev/null || true
 
 test-unit: WORKERS = $(shell nproc)
-test-unit: ## the tests that need Python only, in about a minute and a half on 2 cores
+test-unit: ## the tests that need Python only, in about 80 seconds on 2 cores
 	@$(toolchain) packages
 	@.slipway/venv/bin/$(pytest) -m "not slow" $(or $(TESTS),tests/unit)
 

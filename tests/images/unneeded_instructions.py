@@ -37,7 +37,6 @@ COPY = ".slipway/unneeded-instructions-"
 FAST = (
     "tests/unit/dockerfiles/test_dockerfile_arguments.py",
     "tests/unit/dockerfiles/test_dockerfiles.py",
-    "tests/unit/identity/test_dockerfile.py",
     "tests/unit/dockerfiles/test_arguments.py",
     "tests/unit/cli/test_readme_tables.py",
 )
