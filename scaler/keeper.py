@@ -54,9 +54,8 @@ _KEPT_SECONDS = 3600
 _MOST_REPORTED = 500
 """Most jobs in the report of a round: a row of DynamoDB has at most 400 KB."""
 
-_MOST_TAKEN_BACK = 50
-"""Most requests that are known to be taken back: a round takes back one of each group, and the last half minute counts.
-"""
+_TAKEN_BACK_SECONDS = 300
+"""Seconds for which it is known what Auto Scaling is no longer asked for: as old as what a round has read, at most."""
 
 Groups = dict[str, dict[str, Any]]
 """AWS's description of each group, by kind of capacity."""
@@ -517,7 +516,8 @@ class Keeper:
             self._scaling.set_desired_capacity(AutoScalingGroupName=name, DesiredCapacity=count, HonorCooldown=False)
             if count < group["DesiredCapacity"]:
                 self._taken_back.append((time.time(), name, group["DesiredCapacity"] - count))
-                del self._taken_back[:-_MOST_TAKEN_BACK]
+                recent = time.time() - _TAKEN_BACK_SECONDS
+                self._taken_back[:] = [each for each in self._taken_back if each[0] > recent]
             group["DesiredCapacity"] = count
             log("resized", group=name, machines=count)
 

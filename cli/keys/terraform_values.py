@@ -317,8 +317,9 @@ def _of_set(variables: _Variables) -> dict[str, Any]:
     for variable, (key, numbers) in _NUMBERS.items():
         if isinstance(rest.get(variable), Expression):
             variables.take(variable, key)
-        elif str(rest.get(variable)) in map(str, numbers):
-            own[key] = str(rest.pop(variable))
+        elif (number := str(rest.get(variable)).removesuffix(".0")) in map(str, numbers):  # 5.0 is 5 to HCL
+            own[key] = number
+            del rest[variable]
     for key, value in _TAKEN.items():
         if rest.get(key) == value:
             del rest[key]
@@ -357,7 +358,8 @@ def _count(variables: _Variables) -> dict[str, Any]:
                 variables.rest[name] = entry
     most = max([4, *(int(row["minRunners"]) for row in rows)]) if most is None else int(most)
     if pool > most:
-        variables.fill[f"runners.{variables.key}maxRunners"] = f"pool_config has {pool} machines, and these are {most}"
+        why = f"pool_config has {pool} machines, and runners_maximum_count is {most}"
+        variables.fill[f"runners.{variables.key}maxRunners"] = why
     for row in rows:
         row["minRunners"] = str(min(int(row["minRunners"]), most))  # idle_config keeps machines, and makes none
     return {"maxRunners": str(most), **_some({"schedule": rows})}

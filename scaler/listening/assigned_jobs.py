@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from typing import Any
 
+from ..aws import SHAPE
 from ..decide import Runner
 from ..github import REPOSITORY
 from ..jobs import Job
@@ -33,8 +34,6 @@ _MOST_TAKEN = 500
 _NAMELESS = -(1 << 62)
 """The id of the first job that is counted without a message about it. Those of messages are their requests, negated."""
 
-_SHAPE = (LookupError, TypeError, ValueError, AttributeError, OverflowError)
-
 
 @dataclass
 class AssignedJobs:
@@ -43,8 +42,9 @@ class AssignedJobs:
     ``session`` is the id of the set's session. ``last`` is the newest message. ``assigned`` and ``running`` are its
     numbers of jobs; None before the first. ``waiting`` has the jobs without a runner, by request, ``busy`` the requests
     by runner, ``ended`` the requests and the runners that are done with, ``failed`` the repository and workflow run by
-    runner. ``lost`` are workflow runs that lost a machine. ``nameless`` is since when the others wait. ``taken`` are
-    checksums of messages. ``taken_back`` is which machines Auto Scaling is no longer asked for, as of a keeper.
+    runner. ``lost`` are workflow runs that lost a machine. ``nameless`` is since when each of the others waits, and
+    since when it needs a machine. ``taken`` are checksums of messages. ``taken_back`` is what Auto Scaling is no longer
+    asked for: when, of which group, and how many machines. All times are in seconds since 1970.
     """
 
     session: str = ""
@@ -56,7 +56,7 @@ class AssignedJobs:
     ended: dict[str, None] = field(default_factory=dict)
     failed: dict[str, tuple[str, int]] = field(default_factory=dict)
     lost: dict[int, None] = field(default_factory=dict)
-    nameless: list[float] = field(default_factory=list)
+    nameless: list[tuple[float, float]] = field(default_factory=list)
     taken: dict[int, None] = field(default_factory=dict)
     taken_back: list[tuple[float, str, int]] = field(default_factory=list)
 
@@ -85,7 +85,7 @@ class AssignedJobs:
                         available.append(int(one["runnerRequestId"]))
                     else:
                         self._note(one, now)
-                except _SHAPE:
+                except SHAPE:
                     continue
             if _number(message) > self.last and checksum not in self.taken:
                 self._count(message.get("statistics"))
@@ -105,7 +105,7 @@ class AssignedJobs:
         with self._lock:
             if self.assigned is None:
                 return None
-            nameless = [Job(_NAMELESS - n, "", since) for n, since in enumerate(self.nameless)]
+            nameless = [Job(_NAMELESS - n, "", since, assigned=at) for n, (since, at) in enumerate(self.nameless)]
             return sorted([*self.waiting.values(), *nameless], key=lambda job: (job.since, -job.id))
 
     def seen(self, runners: Sequence[Runner], prefix: str) -> list[Runner]:
@@ -133,13 +133,13 @@ class AssignedJobs:
     def leave(self, job: int, now: float) -> bool:
         """Note that an idle runner did not get a job, as of now; return false if it is not one of these.
 
-        One without a name waits from now on: another machine is started for it, or in the place of that runner's.
+        One without a name needs a machine from now on: another one, or in the place of that runner's.
         """
         with self._lock:
             if -job in self.waiting:
                 self.waiting[-job] = replace(self.waiting[-job], unassigned_since=now)
             elif _NAMELESS - job in range(len(self.nameless)):
-                self.nameless[_NAMELESS - job] = now
+                self.nameless[_NAMELESS - job] = self.nameless[_NAMELESS - job][0], now
             return job < 0
 
     def text(self) -> str:
@@ -162,16 +162,19 @@ class AssignedJobs:
                 session=str(known["session"]),
                 assigned=None if known["assigned"] is None else int(known["assigned"]),
                 running=int(known["running"]),
-                waiting={int(key): Job(-int(key), *row) for key, row in known["waiting"].items()},
+                waiting={
+                    int(key): Job(-int(key), str(where), float(since), _time(left), bool(lost), float(at))
+                    for key, (where, since, left, lost, at) in known["waiting"].items()
+                },
                 busy={str(name): int(request) for name, request in known["busy"].items()},
                 ended=dict.fromkeys(map(str, known["ended"])),
                 failed={str(name): (str(where), int(run)) for name, (where, run) in known["failed"].items()},
                 lost=dict.fromkeys(map(int, known["lost"])),
-                nameless=[float(since) for since in known["nameless"]],
+                nameless=[(float(since), float(at)) for since, at in known["nameless"]],
                 taken=dict.fromkeys(map(int, known["taken"])),
                 taken_back=[(float(at), str(name), int(count)) for at, name, count in known["taken_back"]],
             )
-        except _SHAPE:
+        except SHAPE:
             return cls()
 
     def _note(self, one: Mapping[str, Any], now: float) -> None:
@@ -212,7 +215,7 @@ class AssignedJobs:
             return
         try:
             assigned, running = int(statistics["totalAssignedJobs"]), int(statistics["totalRunningJobs"])
-        except _SHAPE:
+        except SHAPE:
             return
         self.assigned, self.running = assigned, running
 
@@ -223,7 +226,7 @@ class AssignedJobs:
         known = sorted((job.since, request) for request, job in self.waiting.items())[-count:] if count else []
         self.waiting = {request: self.waiting[request] for _, request in known}
         others = count - len(self.waiting)
-        self.nameless = [*self.nameless, *[now] * others][:others]
+        self.nameless = [*self.nameless, *[(now, now)] * others][:others]
 
 
 def _forget(known: dict[Any, Any], most: int) -> None:
@@ -244,6 +247,10 @@ def _parts(message: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
 def _number(message: Mapping[str, Any]) -> int:
     number = message.get("messageId")
     return number if isinstance(number, int) else 0
+
+
+def _time(known: Any) -> float | None:
+    return None if known is None else float(known)
 
 
 def _since(one: Mapping[str, Any], now: float) -> float:

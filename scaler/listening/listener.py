@@ -51,11 +51,8 @@ GitHub takes 5,000 an hour of an App or a user. The others are for the first rou
 _AT_ONCE = 32
 """Most machines that are registered at a time: at half a second each, 3,800 a minute."""
 
-_SILENT_SECONDS = 90.0
-"""Seconds after which a listener is no more that notes nothing.
-
-One that works does before each wait for messages, of 65 seconds at most, and before each round.
-"""
+_SILENT_SECONDS = 150.0
+"""Seconds after which a listener is no more that notes nothing. One that works does before each wait for messages."""
 
 _LONGEST_PAUSE = 30.0
 """Most seconds until the next attempt after a refusal."""
@@ -258,7 +255,7 @@ class Listener:
         listening.start()
         self._wake.wait(self.spacing)  # the first round decides by what GitHub says, if it does
         try:
-            while time.time() < self._end and self._leads():
+            while time.time() < self._end and listening.is_alive() and self._leads():
                 begun = time.time()
                 self._wake.clear()
                 self._round()
@@ -286,8 +283,9 @@ class Listener:
         answer of the table, all is as before: a machine that Auto Scaling ends is to be held in an outage, too.
         """
         with refusal("note who works"):
+            last = self._other  # before its time: the other thread may read a new one meanwhile
             is_silent = time.monotonic() - self._since > _SILENT_SECONDS
-            other = self._jobs.lead(self._own, self._other if is_silent else "")
+            other = self._jobs.lead(self._own, last if is_silent else "")
             if other not in {"", self._other}:
                 self._since = time.monotonic()
                 log("waits", why=f"another listener works for {self._name}")
@@ -302,9 +300,10 @@ class Listener:
                 self._set.close(session)
                 self._source.assigned.session = ""
         if not self._other:
-            with refusal("leave"):
-                if self._keeps:  # else the table still has what the last one knew
+            if self._keeps:  # else the table still has what the last one knew
+                with refusal("keep what is known"):
                     self._keep()
+            with refusal("leave"):
                 self._jobs.leave(self._own)
 
     def _listen(self) -> None:
@@ -322,6 +321,8 @@ class Listener:
         try:
             if not self._listens:
                 self._begin()
+                if not self._leads():  # that may take long
+                    return False
             last = self._source.assigned.last
             message = self._set.message(last, self._capacity, self._end - time.time())
             self._still_listens()
@@ -345,8 +346,10 @@ class Listener:
     def _begin(self) -> None:
         """Begin a session. One that this stack's last listener did not end is ended first."""
         if not self._known:
-            self._source.assigned = AssignedJobs.of(self._jobs.rows().listener)
-            self._known = True
+            known, own = AssignedJobs.of(self._jobs.rows().listener), self._source.assigned.taken_back
+            own[:0] = known.taken_back  # a round that has begun adds to this list
+            known.taken_back = own
+            self._source.assigned, self._known = known, True
         self._set.ensure()
         self._still_listens()
         session = self._set.open(self._source.assigned.session)

@@ -302,8 +302,8 @@ def _times(each: Reservation, now: datetime, drain: int) -> Iterator[str]:
     if each.state != "active":
         starts = f": it starts at {moment(each.starts)}" if each.starts and each.starts > now else ""
         ended = f": it ended at {moment(each.ends)}" if each.ends and each.ends <= now else ""
-        never = ": give another" if each.state in _OVER else ": wait for it, or give another"
-        yield f"is {each.state}, not active{starts or ended or never}"
+        advice = ": give another" if each.state in _OVER else ": wait for it, or give another"
+        yield f"is {each.state}, not active{starts or ended or advice}"
     elif each.ends and each.ends <= now:
         yield f"ended at {moment(each.ends)}"
     elif each.ends and (last := each.ends - each.lead(drain)) <= now:

@@ -134,7 +134,7 @@ FORMS: Final = {
     r"^[\w.-]+(:\d+)?/[!-~]+$": "HOST/PATH of a repository, such as github.com/acme/images",
     r"^refs/[!-~]+$": "a branch or tag, such as refs/heads/main",
     "^[a-z0-9]+(-[a-z0-9]+)*$": "lower-case letters and digits, with - between them",
-    "^[!-~]+$": "text without spaces",
+    "^[!-~]+$": "ASCII text without spaces",
     "^sha256:[0-9a-f]{64}$": "a digest: sha256: and 64 of 0-9 and a-f",
 }
 """What text matches each ``pattern`` of a key."""

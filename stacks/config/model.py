@@ -28,7 +28,15 @@ from containers.registry import reference as references
 Text = TypeVar("Text", str, SecretStr)
 
 
-_NUMBERS = (int, float, int | None, float | None)
+_NUMERIC = (int, float, int | None, float | None)
+"""Annotations of fields that are one number."""
+
+
+def number(value: object) -> object:
+    """Refuse true and false in a list of numbers: pydantic takes them for 1 and 0."""
+    if isinstance(value, bool):
+        raise ValueError("expected a number")  # noqa: TRY004 - pydantic reports ValueError alone
+    return value
 
 
 class Model(BaseModel):
@@ -64,7 +72,7 @@ class Model(BaseModel):
                     raise ValueError(
                         f"unknown key '{one_line(key)}'{suggest(key, known)}; the keys here are: {', '.join(known)}"
                     )
-                if isinstance(value, bool) and known[key].annotation in _NUMBERS:  # pydantic takes true for 1
+                if isinstance(value, bool) and known[key].annotation in _NUMERIC:  # pydantic takes true for 1
                     raise ValueError(f"{key}: expected a number, and not {as_yaml(value)}")
         return values
 

@@ -1,1 +1,1 @@
-"""Configuration of what a cluster has for runners beside their pods."""
+"""Configuration of runners on a cluster: their sets, pools of nodes, build service and controller."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import Annotated
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic.alias_generators import to_camel
 
-from stacks.config.model import Model
+from stacks.config.model import Model, number
 
 
 def _mirror(value: str) -> str:
@@ -29,7 +29,7 @@ class NetworkConfig(Model):
         description="MTU of the networks that Docker daemons make, which must not be above that of the cluster's pods. "
         "Default: Docker's, 1500.",
     )
-    ports: tuple[Annotated[int, Field(ge=1, le=65535)], ...] = Field(
+    ports: tuple[Annotated[int, BeforeValidator(number), Field(ge=1, le=65535)], ...] = Field(
         (),
         description="TCP ports that network policies let out, besides 80, 443 and those of slipway:registry and "
         "slipway:mirrors: [3128].",

@@ -275,7 +275,7 @@ def test_pool_above_the_most_machines_is_named(tmp_path: Path) -> None:
     text = EPHEMERAL.replace("= -1", "= 4")
     config, _, lines = translated(written(tmp_path, text))
     assert (config.max_runners, config.schedule[0].min_runners) == (4, 4)
-    assert "fill in: runners.maxRunners: pool_config has 6 machines, and these are 4" in lines
+    assert "fill in: runners.maxRunners: pool_config has 6 machines, and runners_maximum_count is 4" in lines
 
 
 def test_several_runners_become_sets_of_one_platform(tmp_path: Path) -> None:

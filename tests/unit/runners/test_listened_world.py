@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from types import SimpleNamespace
@@ -16,6 +17,7 @@ import pytest
 
 from scaler import github, jobs, keeper, webhook
 from scaler.decide import LISTED_SECONDS, Decision, Machine, Runner
+from scaler.github import Refused
 from scaler.listening import listener, scale_set
 from scaler.listening.assigned_jobs import AssignedJobs
 from tests.fakes.aws.listened_world import ListenedWorld, Mess, MovingWorld, environment
@@ -167,8 +169,7 @@ def test_no_job_of_two_sets_is_lost_and_no_machine_shared(case: str, monkeypatch
 @every("minute, call", [(minute, call) for minute in (2, 14) for call in range(1, 12)])
 def test_listeners_in_one_round_start_no_machine_twice(minute: int, call: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A function is made anew while the former's last round waits for a call: a machine registers, or a job's ends."""
-    small = {**SETS["small"], "AWS_LAMBDA_FUNCTION_NAME": "keeper"}
-    world = ListenedWorld(0, Faults(0.0, (0.0, 0.0), 0.0), 2, {"small": small}, Mess())
+    world = ListenedWorld(0, Faults(0.0, (0.0, 0.0), 0.0), 2, {"small": SETS["small"]}, Mess())
     for number, job in world.jobs.items():
         job.begins, job.seconds = world.start + MINUTE + 10 * MINUTE * (number - 1), 5 * MINUTE
     old, new = OneSet(world, "small"), OneSet(world, "small")
@@ -234,9 +235,51 @@ def test_listener_waits_for_another_one_that_works(monkeypatch: pytest.MonkeyPat
         for _ in range(4):
             assert (former._leads(), next_one._leads()) == (True, False)
             world.now += MINUTE
-        assert not next_one._leads()  # it is killed
-        world.now += MINUTE
+        for _ in range(2):  # it is killed
+            assert not next_one._leads()
+            world.now += 50
         assert (next_one._leads(), former._leads()) == (True, False)
+
+
+def test_listener_whose_lease_was_lost_and_left_does_no_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its thread that listens has ended: nobody would hear of the jobs that GitHub assigns."""
+    world = ListenedWorld(0, Faults(0.0, (0.0, 0.0), 0.0), 0, SETS, Mess())
+    with on_clock_of(world, monkeypatch):
+        one = listener.Listener(SETS["small"])
+        rounds: list[float] = []
+        monkeypatch.setattr(one, "_listen", lambda: None)
+        monkeypatch.setattr(one, "_round", lambda: rounds.append(world.now))
+        monkeypatch.setattr(one._wake, "wait", lambda _: threading.Event().wait(0.2))
+        one.run(600)
+    assert rounds == []
+
+
+def test_lease_is_left_though_what_is_known_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = ListenedWorld(0, Faults(0.0, (0.0, 0.0), 0.0), 0, SETS, Mess())
+    with on_clock_of(world, monkeypatch):
+        first, second = (listener.Listener(SETS["small"]) for _ in range(2))
+        assert first._leads()
+        first._keeps = True
+
+        def refused() -> None:
+            raise Refused(400, "Item size has exceeded the maximum")
+
+        monkeypatch.setattr(first, "_keep", refused)
+        first._close()
+        assert second._leads()
+
+
+def test_round_before_a_session_is_known_by_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A round that began before the table was read takes a machine back: the session begins with that."""
+    world = ListenedWorld(0, Faults(0.0, (0.0, 0.0), 0.0), 0, SETS, Mess())
+    with on_clock_of(world, monkeypatch):
+        one = listener.Listener(SETS["small"])
+        one._round()
+        one._keepers[-1]._taken_back.append((begun := world.now, "group", 1))
+        one._end = world.now + 600
+        one._begin()
+        assert one._source.assigned.taken_back == [(begun, "group", 1)]
+        assert one._keepers[-1]._taken_back is one._source.assigned.taken_back
 
 
 def test_listener_notes_that_it_works_during_a_long_round(monkeypatch: pytest.MonkeyPatch) -> None:

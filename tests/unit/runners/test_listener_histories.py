@@ -256,6 +256,17 @@ def test_jobs_without_a_name_wait_for_no_one_machine() -> None:
         assert sum(done.desired.values()) == 1
         assert [known.leave(job, now + minute) for job in done.unassigned] == [True]
     assert sum(decided(now + 120).desired.values()) == 2
+    assert [job.since for job in known.jobs() or ()] == [START, START]  # which `LongestQueued` is measured from
+
+
+@every(
+    "row", [["a/b", "x", None, False, 0], ["a/b", 0, "x", False, 0], ["a/b", 0, None, False, {}], ["a/b"], 7, None, []]
+)
+def test_known_job_of_another_shape_costs_what_is_known_alone(row: object) -> None:
+    known = json.loads(AssignedJobs().text())
+    assert AssignedJobs.of(json.dumps({**known, "session": "s"})).session == "s"
+    assert AssignedJobs.of(json.dumps({**known, "session": "s", "waiting": {"7": row}})) == AssignedJobs()
+    assert AssignedJobs.of(json.dumps({**known, "session": "s", "nameless": [row]})) == AssignedJobs()
 
 
 def test_row_of_a_former_listener_is_read_and_another_one_is_not() -> None:
