@@ -369,6 +369,7 @@ def test_network_of_docker_without_a_daemon_is_refused() -> None:
         "https://m:99999",
     ):
         assert "expected an http:// or https:// address without a login" in mistake(network={"dockerMirrors": [mirror]})
+    assert "network.ports.0\n  Value error, expected a number" in mistake(network={"ports": [True]})
 
 
 def test_sets_share_network_and_controller() -> None:
