@@ -397,7 +397,7 @@ def check_scaling_groups(project: RunnersProject) -> None:
         hooks = project.api("autoscaling").describe_lifecycle_hooks(AutoScalingGroupName=group["AutoScalingGroupName"])
         (hook,) = hooks["LifecycleHooks"]
         assert hook["LifecycleTransition"] == "autoscaling:EC2_INSTANCE_TERMINATING"
-        assert (hook["HeartbeatTimeout"], hook["DefaultResult"]) == (900, "CONTINUE")
+        assert (hook["HeartbeatTimeout"], hook["DefaultResult"]) == (1800, "CONTINUE")
 
 
 def functions_of(project: RunnersProject) -> dict[str, Any]:
