@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from maintenance.refresh import torch_table
-from stacks.config.stack_file import ROOT
 
 TORCH = {
     "torch/version.py": "__version__ = '2.0.1+cu117'\ndebug = False\ncuda = '11.7'\nhip = None\n",
@@ -157,12 +156,3 @@ def test_torch_table_index_without_byte_ranges_is_refused(
     monkeypatch.setattr(Handler, "ranges", False)
     with pytest.raises(SystemExit, match=r"does not serve byte ranges of torch-2\.0\.1-cp31"):
         torch_table.main(["--index-url", index, "--output", str(tmp_path / "out.toml")])
-
-
-@pytest.mark.slow
-def test_torch_table_committed_is_current() -> None:
-    committed = tomllib.loads((ROOT / "stacks/versions/torch.toml").read_text())
-    for package in ("torchaudio", "torchtext"):
-        rows = dict(torch_table.table(torch_table.pip_index_url(), package))
-        ours = committed[package.removeprefix("torch")]
-        assert {version: rows[version] for version in ours} == ours
