@@ -26,18 +26,21 @@ _BOOLEAN = "1|0|t|f|T|F|true|false|TRUE|FALSE|True|False"
 _SWITCHES = {"keep-git-dir", "link", "parents", "unpack"}
 _REPEATED = {"device", "exclude", "mount"}
 _UNITS = {"ns": 1, "us": 10**3, "µs": 10**3, "μs": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
-_TIME = re.compile(rf"(0*[0-9]{{1,19}}(?:\.[0-9]*)?|\.[0-9]+)({'|'.join(_UNITS)})")
-_LONGEST_TIME = (1 << 63) - 1
+_TIME = re.compile(rf"([0-9]++(?:\.[0-9]*+)?|\.[0-9]++)({'|'.join(_UNITS)})")
+_TIMES_ALONE = re.compile(f"(?:{_TIME.pattern})*+")  # else a long text is searched anew from each digit
+_MOST = (1 << 63) - 1
+"""The largest integer of Go."""
 _DEVICE_OPTION = rf"(?i:required)(?:=(?:{_BOOLEAN}))?"
 _FLAGS = {
     **dict.fromkeys(_SWITCHES, ("true or false", "(?i:true|false)")),
-    "device": ("a name", f"(?:{_DEVICE_OPTION},)*[^,]+(?:,{_DEVICE_OPTION})*"),
+    "device": ("a name", f"(?:(?:{_DEVICE_OPTION})?,)*[^,]+(?:,{_DEVICE_OPTION})*"),
     "mount": ("options such as type=cache,target=/x", ".+"),
     "network": ("default, none or host", "default|none|host"),
-    "retries": ("a number of at most 999999999", r"|\+?0*[0-9]{1,9}"),
+    "retries": ("a number of at most 2147483647", r"|[-+]?[0-9]+"),
     "security": ("sandbox or insecure", "sandbox|insecure"),
 }
 """What a flag's value must be: in words, and as a regular expression. Any value will do for another flag."""
+_NOTHING = "(?!)"
 _TIMES = ("interval", "start-interval", "start-period", "timeout")
 _HEALTHCHECK = re.compile(r"(?i:NONE)|(?i:CMD)[\t\v\f\r ]+(?!\[\s*\]$).+", re.DOTALL)
 _OPTIONS = {"src": "source", "dst": "target", "destination": "target", "ro": "readonly", "rw": "readwrite"}
@@ -64,7 +67,7 @@ _TYPES = {
 _MODE = re.compile(r"0*[0-7]{1,4}|[ugoa]*(?:[-+=][ugorstwxX]*)+(?:,[ugoa]*(?:[-+=][ugorstwxX]*)+)*")
 REMOTE = re.compile(r"https?://|(?i:git|ssh)://|[A-Za-z0-9_-]+@[A-Za-z0-9.-]+:")
 """How a source of ``ADD`` begins that is no path in the context."""
-_PORTS = re.compile(r"\+?([0-9]{1,9})(?:-\+?([0-9]{1,9}))?")
+_PORTS = re.compile(r"\+?0*([0-9]{1,9})(?:-\+?0*([0-9]{1,9}))?")
 _PROTOCOL = re.compile("/(tcp|udp|sctp)?$", re.IGNORECASE)
 _HTTP_CHECKSUM = re.compile("sha256:[0-9a-f]{64}|sha384:[0-9a-f]{96}|sha512:[0-9a-f]{128}")
 _GIT_SWITCHES = ("keep-git-dir", "submodules", "fetch-by-commit")
@@ -75,16 +78,17 @@ _GIT_QUERY = {
 }
 """Queries of a git address, as :data:`_FLAGS`. v0.31.0 added ``fetch-by-commit`` and ``mtime``."""
 _SIGNAL = re.compile(
-    "[-+]?0*[1-9][0-9]{0,17}|(?i:(?:SIG)?(?:ABRT|ALRM|BUS|CHLD|CLD|CONT|FPE|HUP|ILL|INT|IO|IOT|KILL|PIPE|POLL|PROF|PWR|QUIT"
+    "[-+]?0*[1-9][0-9]{0,18}|(?i:(?:SIG)?(?:ABRT|ALRM|BUS|CHLD|CLD|CONT|FPE|HUP|ILL|INT|IO|IOT|KILL|PIPE|POLL|PROF|PWR|QUIT"
     r"|RTMIN(?:\+(?:[1-9]|1[0-5]))?|RTMAX(?:-(?:[1-9]|1[0-4]))?|SEGV|STKFLT|STOP|SYS|TERM|TRAP|TSTP|TTIN|TTOU|URG|USR[12]|VTALRM|WINCH|XCPU|XFSZ))"
 )
 _PLATFORM = re.compile(
-    r"[A-Za-z0-9_-]+(?:\([A-Za-z0-9_.-]*\))?(?:/[A-Za-z0-9_.-]+){1,2}"
+    r"[A-Za-z0-9_-]+(?:\([A-Za-z0-9_.%+-]*\))?(?:/[A-Za-z0-9_.-]+){1,2}"
     "|(?i:aix|android|darwin|dragonfly|freebsd|hurd|illumos|ios|js|linux|macos|nacl|netbsd|openbsd|plan9|solaris|windows|zos"
     r"|386|i386|amd64|x86_64|x86-64|amd64p32|arm|armhf|armel|armbe|arm64|aarch64|arm64be|loong64|mips\w*|ppc\w*"
     "|riscv(?:64)?|s390x?|sparc(?:64)?|wasm)"
 )
-"""A platform. A system or a processor is one by itself (containerd/platforms, ``database.go``)."""
+"""A platform. A system or a processor is one by itself (containerd/platforms, ``database.go``). v0.31.0 takes
+``%`` and ``+`` in the version of a system (``platforms.go:127``)."""
 
 
 def flaw(each: Instruction) -> str:
@@ -99,7 +103,10 @@ def flaw(each: Instruction) -> str:
         expected, pattern = _FLAGS.get(name, ("a value", ".*"))
         if not (re.fullmatch(pattern, value, re.DOTALL) if equals else name in _SWITCHES):
             return f"{one_line(flag)}: expected --{name}= and {expected}"
-        if name in _TIMES and (nanoseconds(value) is None or 0 < (nanoseconds(value) or 0) < _UNITS["ms"]):
+        if name == "retries" and not 0 <= _integer(value or "0") < 1 << 31:
+            return f"{one_line(flag)}: expected --{name}= and {expected}"
+        time = nanoseconds(value) if name in _TIMES else 0
+        if time is None or 0 < time < _UNITS["ms"]:
             return f"{one_line(flag)}: expected --{name}= and a time of at least 1ms, such as 1m30s"
         if name == "mount":
             try:
@@ -122,7 +129,7 @@ def words(each: Instruction, escape: str, given: Container[str]) -> Sequence[str
         case "ENV" | "LABEL":
             return [word for pair in pairs(each, escape) for word in pair]
         case "ADD" | "COPY":
-            return [*_paths(each), *_replaced(each)]
+            return [*_paths(each), *(each.flag(name) or "" for name in ("chown", "chmod", "checksum"))]
         case "EXPOSE" | "VOLUME":
             return each.words
         case "STOPSIGNAL" | "USER" | "WORKDIR":
@@ -130,6 +137,18 @@ def words(each: Instruction, escape: str, given: Container[str]) -> Sequence[str
         case "FROM":
             return [each.words[0], each.flag("platform") or ""]
     return [value for mount in mounts(each) for name, _, value in mount if name != "from"]
+
+
+def documents(each: Instruction) -> Sequence[str]:
+    r"""Return the here-documents in which BuildKit replaces variables, always with ``\`` as the escape character.
+
+    Quotes have no meaning there (``convert.go:935``). What stands for them here has none in a word.
+    """
+    if each.keyword not in ("ADD", "COPY"):
+        return ()
+    names = (match["name"] for match in map(HEREDOC.fullmatch, each.words) if match and match["name"])
+    texts = zip(names, each.heredocs, strict=False)
+    return [re.sub("['\"]", ".", text) for name, text in texts if name.isidentifier()]
 
 
 def flaw_of_values(each: Instruction, value: Value) -> str:
@@ -149,7 +168,9 @@ def flaw_of_values(each: Instruction, value: Value) -> str:
         case "VOLUME" if "" in map(value, each.words):
             return f"{one_line(each.rest)}: expected a path"
         case "STOPSIGNAL":
-            return _unexpected(value(each.rest), _SIGNAL, "a signal such as SIGTERM or 15")
+            signal = value(each.rest)
+            pattern = _SIGNAL if abs(_integer(signal or "")) <= _MOST else re.compile(_NOTHING)
+            return _unexpected(signal, pattern, "a signal such as SIGTERM or 15")
     return ""
 
 
@@ -188,23 +209,21 @@ def _range(text: str) -> range:
     return range(first, last + 1) if last < 1 << 16 else range(0)
 
 
+def _integer(text: str) -> int:
+    """Return the number that decimal digits are, of the first 20 alone, as no engine takes more; 0 for another text."""
+    digits = re.fullmatch("([-+]?)0*([0-9]+)", text)
+    return int(digits[1] + digits[2][:20]) if digits else 0
+
+
 def nanoseconds(text: str) -> int | None:
-    """Return the nanoseconds of a time as Go writes it, such as ``1m30s``; None for any other text."""
-    text = text.removeprefix("+")
-    if text in ("", "0"):
+    """Return the nanoseconds of a time as Go writes it, such as ``1m30s``; None for any other text, and below zero."""
+    number = re.sub("^[-+]", "", text)
+    if number == "0" or not text:
         return 0
-    parts = _TIME.findall(text)
-    total = sum(int(Decimal(number) * _UNITS[unit]) for number, unit in parts)
-    return total if "".join(map("".join, parts)) == text and total <= _LONGEST_TIME else None
-
-
-def _replaced(each: Instruction) -> Sequence[str]:
-    """Return the flags and the here-documents of a ``COPY`` or an ``ADD`` in which BuildKit replaces variables."""
-    flags = [each.flag(name) or "" for name in ("chown", "chmod", "checksum")]
-    names = (match["name"] for match in map(HEREDOC.fullmatch, each.words) if match and match["name"])
-    documents = (text for name, text in zip(names, each.heredocs, strict=False) if name.isidentifier())
-    # quotes have no meaning in a here-document: convert.go:935
-    return [*flags, *(re.sub("['\"]", "-", text) for text in documents)]
+    if not number or not _TIMES_ALONE.fullmatch(number):
+        return None
+    total = sum(int(min(Decimal(part), _MOST + 1) * _UNITS[unit]) for part, unit in _TIME.findall(number))
+    return total if total <= (0 if text.startswith("-") else _MOST) else None
 
 
 def _paths(each: Instruction) -> Sequence[str]:
@@ -277,10 +296,14 @@ def _flaw_of_address(address: str, each: Instruction, checksum: str | None) -> s
         parts = urlsplit(address)
         if re.match("https?://", address) and not unquote(parts.path).endswith(".git"):
             return _unexpected(checksum or None, _HTTP_CHECKSUM, "--checksum=sha256: and 64 digits")
-        given = parse_qsl(parts.query, keep_blank_values=True) if REMOTE.match(address) else []
+        pairs = parts.query if REMOTE.match(address) else ""
+        if re.match("[A-Za-z]+://", address):
+            # Go's Query() leaves these out: net/url/url.go, parseQuery
+            pairs = "&".join(pair for pair in pairs.split("&") if not re.search(";|%(?![0-9A-Fa-f]{2})", pair))
+        given = parse_qsl(pairs, keep_blank_values=True)
         queries = dict(given)
         for name, value in given:
-            expected, pattern = _GIT_QUERY.get(name, (f"one of {', '.join(_GIT_QUERY)}", "$^"))
+            expected, pattern = _GIT_QUERY.get(name, (f"one of {', '.join(_GIT_QUERY)}", _NOTHING))
             if not re.fullmatch(pattern, value):
                 return f"?{one_line(name)}={one_line(value)}: expected {expected}"
         ref, _, folder = unquote(parts.fragment).partition(":")

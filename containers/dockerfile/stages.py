@@ -251,6 +251,7 @@ class _Search:
             raise DockerfileError(f"{self._dockerfile.path}: there is no stage '{target}'; it has {stages}")
         self._visit(index)
         for stage in self._stages if whole else ():
+            self._refuse(stage.first, self._outer)
             if self._try(stage.image, self._outer) is not None:
                 self._base(stage)
         reached = sorted(self._reached)
@@ -378,7 +379,7 @@ class _Search:
         """Raise the error of an instruction that BuildKit refuses, as far as its values are known."""
         escape = self._dockerfile.escape
 
-        def value(word: str, unknown: Unknown = lambda *_: None) -> str | None:
+        def value(word: str, unknown: Unknown = lambda *_: None, escape: str = escape) -> str | None:
             try:
                 return expand(word, scope.variables, escape=escape, complete=scope.complete, unknown=unknown)
             except WordError:
@@ -387,10 +388,11 @@ class _Search:
                 return None
 
         try:
-            for word in instruction_values.words(instruction, escape, self._arguments):
-                value(word, lambda *_: "")  # whether it can be read, whatever the values
+            words = [(word, escape) for word in instruction_values.words(instruction, escape, self._arguments)]
+            for word, character in (*words, *((text, "\\") for text in instruction_values.documents(instruction))):
+                value(word, lambda *_: "", character)  # whether it can be read, whatever the values
                 if "?" in word:
-                    value(word)
+                    value(word, escape=character)
             flaw = instruction_values.flaw_of_values(instruction, value)
         except WordError as error:
             flaw = one_line(str(error))

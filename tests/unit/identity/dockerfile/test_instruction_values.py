@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from containers.dockerfile import instruction_values
 from containers.dockerfile.build_key import build_key
 from containers.dockerfile.instructions import DockerfileError
 from tests.helpers.every import every
@@ -110,7 +111,7 @@ REFUSED = [
     ),
     (
         "FROM x|HEALTHCHECK --retries=-1 CMD a",
-        "2: HEALTHCHECK: --retries=-1: expected --retries= and a number of at most 999999999",
+        "2: HEALTHCHECK: --retries=-1: expected --retries= and a number of at most 2147483647",
     ),
     (
         "FROM x|HEALTHCHECK --timeout=999us CMD a",
@@ -120,9 +121,19 @@ REFUSED = [
         "FROM x|HEALTHCHECK --interval=2562048h CMD a",
         "2: HEALTHCHECK: --interval=2562048h: expected --interval= and a time of at least 1ms, such as 1m30s",
     ),
-    (
-        "FROM x|HEALTHCHECK --retries=3ns CMD a",
-        "2: HEALTHCHECK: --retries=3ns: expected --retries= and a number of at most 999999999",
+    *(
+        (
+            f"FROM x|HEALTHCHECK --retries={number} CMD a",
+            f"2: HEALTHCHECK: --retries={number}: expected --retries= and a number of at most 2147483647",
+        )
+        for number in ("3ns", "2147483648", "9" * 30)
+    ),
+    *(
+        (
+            f"FROM x|HEALTHCHECK --timeout={time} CMD a",
+            f"2: HEALTHCHECK: --timeout={time}: expected --timeout= and a time of at least 1ms, such as 1m30s",
+        )
+        for time in ("+", "-1s", "9223372036854775808ns")
     ),
 ]
 OF_PORTS = ("80-82:90-93", "8080:80-90", "a:80", "1.2.3:80:90", "99999:80", "-80", "80-", "80/tcp/udp")
@@ -160,6 +171,10 @@ REFUSED += [
         "2: ADD: git@h:a.git?nope=v1: ?nope=v1: expected one of ref, tag, branch, subdir, checksum, commit, keep-git-dir, submodules, fetch-by-commit, mtime",
     ),
     (
+        "FROM x|ADD git@h:a.git?nope= /c",
+        "2: ADD: git@h:a.git?nope=: ?nope=: expected one of ref, tag, branch, subdir, checksum, commit, keep-git-dir, submodules, fetch-by-commit, mtime",
+    ),
+    (
         "FROM x|ADD --checksum=a git://h/a?commit=b /c",
         "2: ADD: git://h/a?commit=b: expected one value of checksum",
     ),
@@ -167,10 +182,15 @@ REFUSED += [
         "FROM x|ADD --keep-git-dir=false https://h/a.git?keep-git-dir /c",
         "2: ADD: https://h/a.git?keep-git-dir: expected one value of keep-git-dir",
     ),
+    ("FROM x|RUN --device=x, a", "2: RUN: --device=x,: expected --device= and a name"),
     (
-        "FROM --platform=windows(10.0+win32k)/amd64 x",
-        "1: FROM: windows(10.0+win32k)/amd64: expected a platform such as linux/amd64",
+        "FROM x|ADD https://h/a.git?a%3Bb=c /c",
+        "2: ADD: https://h/a.git?a%3Bb=c: ?a;b=c: expected one of ref, tag, branch, subdir, checksum, commit, keep-git-dir, submodules, fetch-by-commit, mtime",
     ),
+    ("FROM ${x:?no} AS y|FROM x", "1: FROM: ${x:?no}: x: no"),
+    ("FROM ${x AS y|FROM x", "1: FROM: ${x: ${x...} is a form that BuildKit does not have"),
+    ('FROM x|COPY <<E /|${a"b}|E', r"2: COPY: ${a.b}\nE\n: ${a....} is a form that BuildKit does not have"),
+    ("# escape=`|FROM x|COPY <<E /|`${B|E", r"3: COPY: `${B\nE\n: ${B\n...} is a form that BuildKit does not have"),
     ("FROM scratch|RUN --mount=type=cache a", "2: RUN: --mount: target=: expected a folder below /"),
     ("FROM x|RUN --device=a/b=c,bogus=1 a", "2: RUN: --device=a/b=c,bogus=1: expected --device= and a name"),
     ("FROM x|COPY <<E /a|${B|E", r"2: COPY: ${B\nE\n: ${B\n...} is a form that BuildKit does not have"),
@@ -178,6 +198,7 @@ REFUSED += [
 TAKEN = [
     "FROM --platform=linux x",
     "FROM --platform=windows(10.0.17763)/amd64 x",
+    "FROM --platform=windows(10.0+win32k)/amd64 x",
     "FROM --platform=$TARGETPLATFORM x",
     "FROM x.y:5/a/b:c@sha256:" + "0" * 64,
     "# check=skip=all;error=True|FROM x",
@@ -208,6 +229,11 @@ TAKEN = [
     "FROM x|ADD --checksum=abc https://h/a.git /c",
     "FROM x|ADD --checksum=sha512:" + "0" * 128 + " https://h/a /c",
     "FROM x|HEALTHCHECK --interval=.5s --timeout=1h1.5m --retries=+3 --start-period=0 cmd a",
+    "FROM x|HEALTHCHECK --interval=-0s --timeout=-0 --retries=2147483647 cmd a",
+    "FROM x|RUN --device=,x a",
+    "FROM x|EXPOSE 0000000080|STOPSIGNAL 9000000000000000000",
+    "FROM x|ADD https://x/y.git?a;b=c&%zz=c /c",
+    "# escape=`|FROM x|COPY <<E /|\\${B|E",
 ]
 
 
@@ -251,3 +277,9 @@ def test_default_that_an_argument_replaces_is_not_read(tmp_path: Path) -> None:
 )
 def test_forms_of_one_step_have_one_key(tmp_path: Path, one: str, other: str) -> None:
     assert key_of(tmp_path, one) == key_of(tmp_path, other)
+
+
+def test_long_time_is_read_in_one_pass() -> None:
+    assert instruction_values.nanoseconds("0" * 200_000) is None
+    assert instruction_values.nanoseconds("0" * 200_000 + "1s") == 10**9
+    assert instruction_values.nanoseconds("9" * 200_000 + "h") is None
