@@ -47,7 +47,10 @@ def environment(folder: Path, log: Path) -> None:
 
 
 def install(python: Path, lock: Path, log: Path, *options: str | Path) -> None:
-    """Install what a lock lists with this Python's pip. Raises ToolchainError with pip's last line."""
+    """Install what a lock lists with this Python's pip.
+
+    Raises ToolchainError with pip's last line, or with why the index is not reached.
+    """
     argv: Sequence[str | Path] = [
         python,
         "-m",
@@ -62,7 +65,17 @@ def install(python: Path, lock: Path, log: Path, *options: str | Path) -> None:
         "-r",
         lock,
     ]
-    _run(argv, log)
+    try:
+        _run(argv, log)
+    except ToolchainError as error:
+        causes = _UNREACHED.findall(log.read_text(errors="replace"))
+        # pip warns of a connection that it then tries again too
+        if not causes or "No matching distribution found" not in str(error):
+            raise
+        raise ToolchainError(
+            f"pip does not reach the index: {one_line(causes[-1], 300)}; name an index by PIP_INDEX_URL, its root "
+            f"certificate by SSL_CERT_FILE, or a folder of wheels by PIP_FIND_LINKS; all output is in {log}"
+        ) from None
 
 
 def download(python: Path, address: str, folder: Path, log: Path) -> None:
@@ -76,13 +89,4 @@ def download(python: Path, address: str, folder: Path, log: Path) -> None:
 
 def _run(argv: Sequence[str | Path], log: Path) -> None:
     inherited = {name: value for name, value in child_environment("pip").items() if name not in DROPPED}
-    try:
-        command(argv, log, env={**inherited, "PIP_USER": "0"})
-    except ToolchainError:
-        # pip's last line is that there is no such version
-        if not (causes := _UNREACHED.findall(log.read_text(errors="replace"))):
-            raise
-        raise ToolchainError(
-            f"pip does not reach the index: {one_line(causes[-1], 300)}; name an index by PIP_INDEX_URL, its root "
-            f"certificate by SSL_CERT_FILE, or a folder of wheels by PIP_FIND_LINKS; all output is in {log}"
-        ) from None
+    command(argv, log, env={**inherited, "PIP_USER": "0"})
