@@ -8,12 +8,14 @@ import stat
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
 _KEPT_SECONDS: Final = 30 * 24 * 3600
-"""What no checkout has taken for so long is removed when something else of its kind is kept."""
+"""What no checkout has taken for so long is removed when something else of its kind is kept, by default."""
+_UNFINISHED_SECONDS: Final = 24 * 3600
+"""What a run that was killed has left half-written is removed after so long."""
 _OTHERS: Final = 0o022
 """The rights of others to write."""
 
@@ -57,20 +59,28 @@ def content(kind: str, key: str) -> bytes | None:
     return None
 
 
-def keep_file(name: str, key: str, program: Path) -> None:
-    """Keep what was built for the next checkout. A cache that cannot be written costs a build."""
-    keep_content(name, key, program.read_bytes())
+def keep_file(name: str, key: str, program: Path, seconds: float = _KEPT_SECONDS) -> None:
+    """Keep what was built for the next checkout, as :func:`keep_content`."""
+    keep_content(name, key, program.read_bytes(), seconds)
 
 
-def keep_content(kind: str, key: str, kept: bytes) -> None:
-    """Keep a result for the next time. A cache that cannot be written costs the computation."""
+def keep_content(kind: str, key: str, kept: bytes, seconds: float = _KEPT_SECONDS) -> None:
+    """Keep a result for the next time, and remove those of its kind that nothing has taken for these seconds.
+
+    A cache that cannot be written costs the computation.
+    """
     try:
         keep(kept, f"{kind}-{key}-{hashlib.sha256(kept).hexdigest()}")
-        for other in folder().glob(f"{kind}-{'[0-9a-f]' * len(key)}-*"):
-            if time.time() - other.stat().st_mtime > _KEPT_SECONDS:
-                other.unlink(missing_ok=True)
+        _sweep(f"{kind}-{'[0-9a-f]' * len(key)}-*", seconds)
     except OSError:
         return
+
+
+def _sweep(pattern: str, seconds: float) -> None:
+    for other in folder().glob(pattern):
+        with suppress(FileNotFoundError):  # another run removes them too
+            if time.time() - other.stat().st_mtime > seconds:
+                other.unlink()
 
 
 def keep(kept: bytes, name: str) -> None:
@@ -84,9 +94,15 @@ def keep(kept: bytes, name: str) -> None:
         if others:
             for entry in os.listdir(cache):  # noqa: PTH208 - as it is open; others may have put it there
                 os.unlink(entry, dir_fd=cache)
-    with tempfile.NamedTemporaryFile(dir=folder(), delete=False) as temporary:
-        temporary.write(kept)
-    Path(temporary.name).replace(folder() / name)
+    _sweep(f"{tempfile.gettempprefix()}*", _UNFINISHED_SECONDS)
+    temporary = tempfile.NamedTemporaryFile(dir=folder(), delete=False)  # noqa: SIM115 - it is removed on failure alone
+    try:
+        with temporary:
+            temporary.write(kept)
+        Path(temporary.name).replace(folder() / name)
+    except BaseException:
+        Path(temporary.name).unlink(missing_ok=True)
+        raise
 
 
 def _check_parents(path: Path) -> None:

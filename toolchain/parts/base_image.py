@@ -40,6 +40,8 @@ FIRST_WORD_SECONDS: Final = 10.0
 PULL_SECONDS: Final = 300.0
 EPOCH: Final = 1686355200
 """2023-06-10, the day of bookworm's release: no file is dated later, so the same packages give the same image."""
+_WEEK_SECONDS: Final = 7 * 24 * 3600
+"""How long a bootstrapped one is kept that nothing takes: it has a new key each week, and tens of megabytes."""
 DPKG_OPTIONS: Final = (
     "force-unsafe-io",
     "path-exclude=/usr/share/doc/*",
@@ -137,17 +139,25 @@ def _bootstrap(checkout: Checkout, tarball: Path, machine: str) -> None:
 
     ``machine`` is ``amd64`` or ``arm64``. Where it is not this one, its packages' scripts are run under emulation.
     """
-    hooks = [
-        f'{shlex.quote(sys.executable)} {shlex.quote(trust_store.__file__)} "$1"',
-        'rm -f "$1"/etc/hostname "$1"/etc/resolv.conf "$1"/var/cache/ldconfig/aux-cache; : > "$1"/etc/machine-id',
-    ]
     command(
-        ["mmdebstrap", f"--architectures={machine}", "--variant=minbase", "--include=ca-certificates",
-         *(f"--dpkgopt={option}" for option in DPKG_OPTIONS), *(f"--customize-hook={hook}" for hook in hooks),
-         SUITE, tarball],
+        [*_bootstrap_words(machine, f"{shlex.quote(sys.executable)} {shlex.quote(trust_store.__file__)}"), tarball],
         checkout.logs / "mmdebstrap.log",
         env=child_environment("mmdebstrap", SOURCE_DATE_EPOCH=str(EPOCH), TMPDIR=str(tarball.parent)),
-    )  # fmt: skip
+    )
+
+
+def _bootstrap_words(machine: str, trust: str) -> list[str]:
+    """Return mmdebstrap's command but for the target; ``trust`` is the program that adds root certificates."""
+    hooks = [
+        f'{trust} "$1"',
+        'rm -f "$1"/etc/hostname "$1"/etc/resolv.conf "$1"/var/cache/ldconfig/aux-cache; : > "$1"/etc/machine-id',
+    ]
+    return [
+        *("mmdebstrap", f"--architectures={machine}", "--variant=minbase", "--include=ca-certificates"),
+        *(f"--dpkgopt={option}" for option in DPKG_OPTIONS),
+        *(f"--customize-hook={hook}" for hook in hooks),
+        SUITE,
+    ]
 
 
 def _archive(tarball: Path, name: str, target: Path, machine: str) -> None:
@@ -177,9 +187,8 @@ def _key(machine: str) -> str:
     """
     trusted = Path("/", trust_store.BUNDLE)
     made_of = [
-        machine,
-        SUITE,
-        DPKG_OPTIONS,
+        _bootstrap_words(machine, Path(trust_store.__file__).read_text()),  # checkouts have it at other paths
+        EPOCH,
         trusted.read_text() if trusted.exists() else "",
         os.environ.get("APT_CONFIG"),
     ]
@@ -201,7 +210,7 @@ def _publish(checkout: Checkout, name: str, machine: str) -> str:
         if not user_cache.take_file("debian", key, layer):
             with step(f"Bootstrapping Debian {SUITE}{'' if machine == apt.machine() else f' for {machine}, emulated'}"):
                 _bootstrap(checkout, layer, machine)
-            user_cache.keep_file("debian", key, layer)
+            user_cache.keep_file("debian", key, layer, _WEEK_SECONDS)
         with step(f"Pushing {name}"):
             _archive(layer, name, folder / "image.tar", machine)
             command(

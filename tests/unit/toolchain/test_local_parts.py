@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,7 +12,7 @@ from stacks import flavors
 from tests.helpers.every import every
 from toolchain import needs
 from toolchain.checkout import Checkout
-from toolchain.machine.network import apt_mirrors
+from toolchain.machine.network import apt_mirrors, trust_store
 from toolchain.machine.toolchain_error import ToolchainError
 from toolchain.parts import base_image, docker_registry, part
 from toolchain.parts.part import Part
@@ -92,3 +93,25 @@ def test_bootstrapped_base_image_is_looked_up_by_its_digest(tmp_path: Path, monk
 def test_registry_of_this_machine_is_for_what_is_pushed(*, publish: bool) -> None:
     config = flavors.load({"flavor": "local", "registry": {"kind": "local"}, "publish": publish}, "stack x")
     assert needs.local(config) is publish
+
+
+def test_bootstrapped_base_image_is_of_its_week_and_inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def key(day: int = 2, machine: str = "amd64") -> str:
+        now = datetime(2026, 3, day, tzinfo=UTC)  # the second is a Monday
+        monkeypatch.setattr(base_image, "datetime", SimpleNamespace(now=lambda _: now))
+        return base_image._key(machine)
+
+    monkeypatch.setattr(trust_store, "BUNDLE", tmp_path / "bundle")
+    first = key()
+    assert key(day=8) == first
+    keys = [first, key(day=9), key(machine="arm64")]
+    (tmp_path / "bundle").write_text("another root")
+    keys.append(key())
+    monkeypatch.setattr(base_image, "EPOCH", 0)
+    keys.append(key())
+    monkeypatch.setattr(base_image, "DPKG_OPTIONS", ())
+    keys.append(key())
+    (tmp_path / "trust_store.py").write_text("another program")
+    monkeypatch.setattr(trust_store, "__file__", str(tmp_path / "trust_store.py"))
+    keys.append(key())
+    assert len({*keys}) == len(keys)
