@@ -124,6 +124,18 @@ def _edited(checkout: Checkout, go: str, folder: Path, name: str, edits: Edits) 
     return scratch / "go.mod"
 
 
+_OPTIONS: Final = (
+    "-mod=readonly",
+    "-modcacherw",
+    "-buildvcs=false",
+    "-trimpath",
+    # Without what direct connections to Google's storage need, 135 of the 1,685 packages of Pulumi's CLI. Only
+    # a gRPC client has them, and no program here makes one (doc.go:400 of cloud.google.com/go/storage v1.64.0).
+    "-tags=disable_grpc_modules",
+    "-gcflags=all=-dwarf=false",  # the linker's `-s -w` drops it anyway
+)
+
+
 def build(
     checkout: Checkout,
     module: str,
@@ -145,7 +157,12 @@ def build(
     """
     folder = MODULES / module
     sources = [(folder / name).read_text() for name in ("go.mod", "go.sum")]
-    made_of = json.dumps([apt.machine(), sources, package, ldflags, [*unoptimized], edits and _listed(edits)])
+    options = [
+        *_OPTIONS,
+        *(f"-gcflags={packages}=-dwarf=false -N -l" for packages in unoptimized),
+        *("-ldflags", f"-s -w {ldflags}"),
+    ]
+    made_of = json.dumps([apt.machine(), sources, package, options, edits and _listed(edits)])
     key = hashlib.sha256(made_of.encode()).hexdigest()
     if user_cache.take_file(target.name, key, target):
         return
@@ -157,18 +174,8 @@ def build(
         [
             go,
             "build",
-            "-mod=readonly",
+            *options,
             *modfile,
-            "-modcacherw",
-            "-buildvcs=false",
-            "-trimpath",
-            # Without what direct connections to Google's storage need, 135 of the 1,685 packages of Pulumi's CLI. Only
-            # a gRPC client has them, and no program here makes one (doc.go:400 of cloud.google.com/go/storage v1.64.0).
-            "-tags=disable_grpc_modules",
-            "-gcflags=all=-dwarf=false",  # the linker's `-s -w` drops it anyway
-            *(f"-gcflags={packages}=-dwarf=false -N -l" for packages in unoptimized),
-            "-ldflags",
-            f"-s -w {ldflags}",
             "-o",
             unfinished,
             package,
