@@ -53,6 +53,8 @@ class Start:
             image = fetched()
         except SlipwayError as error:
             return cls(name, 0, 0, failed=str(error).removeprefix(f"{name}: "))
+        except subprocess.TimeoutExpired as error:  # `docker version`, by which one of several platforms is chosen
+            return cls(name, 0, 0, failed=out_of_time(error.cmd, error.timeout))
         reference = replace(Reference.of(image.reference), digest=image.digest)
         return cls(str(reference), image.size, len(image.layers))
 

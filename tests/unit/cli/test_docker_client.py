@@ -14,6 +14,7 @@ from cli.startup import docker_client, startup_text
 from cli.startup.docker_client import Pull
 from cli.startup.measurement import Settings, Start, measure, read_script
 from containers.errors import SlipwayError
+from containers.image.registry_image import Image
 from tests.fakes import compiling_torch
 from tests.helpers.every import every
 
@@ -165,6 +166,14 @@ def test_script_that_is_none_is_one_line(tmp_path: Path, content: bytes | None, 
         path.write_bytes(content)
     with pytest.raises(SlipwayError, match=f"^--script {path}: {refusal}$"):
         read_script(path)
+
+
+def test_engine_that_does_not_answer_fails_its_image_alone() -> None:
+    def fetched() -> Image:
+        raise subprocess.TimeoutExpired(["docker", "version"], 60)
+
+    start = Start.of("r/x:1", fetched)
+    assert (start.reference, start.failed[:29]) == ("r/x:1", "docker did not end within 60 ")
 
 
 def test_json_of_a_start_has_all_that_was_measured() -> None:
