@@ -222,7 +222,7 @@ def nanoseconds(text: str) -> int | None:
         return 0
     if not number or not _TIMES_ALONE.fullmatch(number):
         return None
-    total = sum(int(min(Decimal(part), _MOST + 1) * _UNITS[unit]) for part, unit in _TIME.findall(number))
+    total = sum(int(min(Decimal(part), Decimal(_MOST + 1)) * _UNITS[unit]) for part, unit in _TIME.findall(number))
     return total if total <= (0 if text.startswith("-") else _MOST) else None
 
 
