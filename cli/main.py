@@ -124,8 +124,8 @@ def _enter_environment(words: Sequence[str]) -> None:
 
 def run(group: click.Group = slipway, name: str = "slipway") -> NoReturn:
     """Run the command that this process was started with."""
-    gc.set_threshold(50_000, 20, 50)  # what is imported stays: after each 700 objects it would be searched again
-    atexit.register(gc.freeze)  # else Python searches all once more as it ends. The two are a sixth of a short command
+    gc.set_threshold(50_000, 20, 50)  # imports alone make garbage collections, which find nothing
+    atexit.register(gc.freeze)  # Python collects once more as it ends. The two are a sixth of a short command
     if group is slipway:
         _check_release()
         _enter_environment(sys.argv[1:])

@@ -38,7 +38,7 @@ _now: list[str] = []
 
 @pytest.fixture(autouse=True)
 def _no_python(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Have a test start no Python: it costs as much as forty tests of its process. Those that must are in `tests/programs`."""
+    """Have a test start no Python directly: it costs as much as forty tests of its process. Those that must are in `tests/programs`."""
     _now.append(request.node.name)
     yield
     _now.clear()
