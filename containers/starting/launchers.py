@@ -150,6 +150,8 @@ _BUFFER: Final = 256
 _SPLITS: Final = re.compile(r"-v?S|--split-string=?")
 """The option of `env` that makes words of its value; in ``#!`` the file's path follows it."""
 _VARIABLE: Final = re.compile(r"\$\{(\w+)\}")
+_MOST_OF_LIST: Final = 4096
+"""Characters of a text that may be a list: a longer one is none."""
 _LIST: Final = re.compile(r"""\[(?:["'\u201c][^\n;&|]*|[ \t]+["'][^\n;&|]*["'][ \t]*,[ \t]*["'][^\n;&|]*)?\]\s*""")
 """What a Dockerfile's list becomes that is no JSON: a shell's text."""
 
@@ -197,7 +199,7 @@ def misread(words: Words) -> str:
     """Return why a shell has no program, if its text is a list; empty for other texts and programs."""
     options, rest = _shell_options(words.arguments)
     has_text = any(re.fullmatch(r"-[a-zA-Z]*c[a-zA-Z]*", option) for option in options)
-    if posixpath.basename(words.program) in _SHELLS and has_text and rest and _LIST.fullmatch(rest[0]):
+    if posixpath.basename(words.program) in _SHELLS and has_text and rest and _LIST.fullmatch(rest[0][:_MOST_OF_LIST]):
         return f"{one_line(rest[0])} is a shell's text, as it is no JSON"
     return ""
 

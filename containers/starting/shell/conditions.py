@@ -24,7 +24,7 @@ class Conditions:
         if words[0] == "[[":
             return self._double_test(list(words[1:-1]), state)
         inner = list(words[1:-1] if words[0] == "[" else words[1:])
-        if "(" in inner or ")" in inner:
+        if "(" in inner or ")" in inner or ("!" in inner and {"-a", "-o"} & {*inner}):  # `!` may turn the whole
             return None
         return _either(
             [_all([self._plain_test(part, state) for part in _parts(each, "-a")]) for each in _parts(inner, "-o")]

@@ -10,13 +10,13 @@ from typing import Final
 from containers.starting.shell.script_state import Shell, State
 from containers.starting.shell.shell_text import MOST_CHARACTERS
 
-_VARIABLE: Final = r"""\$(?:\w+|[@*#?$!-]|\([^()"]*\)|\{[^{}"]*\})"""
+_VARIABLE: Final = r"""\$(?:\w++|[@*#?$!-]|\([^()"]*\)|\{[^{}"]*\})"""
 _PIECE: Final = re.compile(
-    rf"""'(?P<single>[^']*)'|"(?P<double>(?:[^"\\$`]|\\.|{_VARIABLE}|\$(?=[ "]|$))*)"|\\(?P<escaped>.)"""
+    rf"""'(?P<single>[^']*)'|"(?P<double>(?:[^"\\$`]|\\.|{_VARIABLE}|\$(?=[ "]|$))*+)"|\\(?P<escaped>.)"""
     rf"""|(?P<variable>{_VARIABLE})|(?P<plain>[^'"\\$`]+)""",
     re.DOTALL,
 )
-_WITHIN: Final = re.compile(rf"""(?P<escaped>\\[\\$`"])|(?P<variable>{_VARIABLE})|(?P<plain>[^\\$]+|.)""", re.DOTALL)
+_WITHIN: Final = re.compile(rf"""(?P<escaped>\\[\\$`"\n])|(?P<variable>{_VARIABLE})|(?P<plain>[^\\$]+|.)""", re.DOTALL)
 """Parts of a word, and of what is between quotes."""
 _EXPANDED: Final = re.compile(r"[*?\[\]{}(]|^~")
 _SPECIAL: Final = re.compile(r"[*?\[\\]")
@@ -36,6 +36,8 @@ NUMBER: Final = re.compile("0|[1-9][0-9]{0,8}")
 """A number to all shells; for bash's `[[`, 010 is 8."""
 _ARRAY: Final = re.compile(r'"\$\{(\w+)\[@\]\}"')
 """All words of an array."""
+_SEVERAL: Final = re.compile(r"\$\{?@|\[@\]")
+"""What makes several words of one, as in `"exec $@"`."""
 _ELEMENT: Final = re.compile(r"\$\{(#?)(\w+)\[([0-9]{1,3}|[@*])\]\}", re.ASCII)
 """An element of an array, or how many it has."""
 
@@ -58,7 +60,7 @@ class Values:
                 if None in known[-1:]:
                     break
                 continue
-            value = self.value(word, state)
+            value = None if _SEVERAL.search(word) else self.value(word, state)
             if value == "" and "$" in word and '"' not in word:
                 continue
             if value is None or not (QUOTED.fullmatch(word) or ONE_WORD.fullmatch(value)):
@@ -118,11 +120,13 @@ class Values:
         if match["variable"] is not None:
             return self._variable(match["variable"], state)
         if match["double"] is None:
-            return match["single"] or match["escaped"] or match["plain"] or ""
+            return match["single"] or (match["escaped"] or "").strip("\n") or match["plain"] or ""
         value = ""
         for part in _WITHIN.finditer(match["double"]):
             one = (
-                self._variable(part["variable"], state) if part["variable"] else (part["plain"] or part["escaped"][1:])
+                self._variable(part["variable"], state)
+                if part["variable"]
+                else (part["plain"] or part["escaped"][1:].strip("\n"))
             )
             if one is None:
                 return None
@@ -154,7 +158,7 @@ class Values:
         if match is None:
             return None
         name, change = match["braced"] or match["bare"], match["change"] or ""
-        if name == "PWD" and state.folder.startswith("/"):
+        if name == "PWD" and state.folder.startswith("/") and not (state.loose or state.ran):
             known: str | None = state.folder
         elif NUMBER.fullmatch(name):
             known = _at((self._shell.name, *state.arguments), int(name))
