@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from containers.starting.shell.script_state import State
@@ -41,8 +41,8 @@ _STARTS: Final = {
 
 def starts(command: str, arguments: Sequence[str]) -> bool:
     """Return whether a quiet command starts another one, or does not end."""
-    starts = _STARTS.get(command)
-    return starts is not None and any(map(starts.fullmatch, arguments[:1] if command == "command" else arguments))
+    options = _STARTS.get(command)
+    return options is not None and any(map(options.fullmatch, arguments[:1] if command == "command" else arguments))
 
 
 def makes(command: str, arguments: Sequence[str], *, cut: bool) -> bool:
@@ -52,6 +52,8 @@ def makes(command: str, arguments: Sequence[str], *, cut: bool) -> bool:
     """
     if command in {"chmod", "tee", "touch"}:
         return cut and all(map(_RUNNABLE.fullmatch, arguments[:1] if command == "chmod" else ()))
+    if cut and command in {"chown", "chgrp", "sed"}:
+        return command != "sed" or any(each.startswith("-i") for each in arguments)
     names = [command, *(arguments if command in {"find", "xargs"} else ())]
     return "chmod" in names[1:] or any(posixpath.basename(name) in _MAKES for name in names)
 
@@ -63,17 +65,27 @@ def changed_files(command: str, arguments: Sequence[str]) -> list[str]:
     return [each for each in arguments if not each.startswith("-")][command not in {"tee", "touch"} :]
 
 
-def may_be_made(words: Sequence[str | None], state: State, is_there: Callable[[str], bool]) -> bool:
-    """Return whether the lines before may have made a program, or a file for it to run."""
-    program = str(words[0])
-    if state.ran and "/" in program and not is_there(posixpath.join(state.folder, program)):
-        return True
-    return any(_changes_program(path.rstrip("/"), word) for path in state.changed for word in words if word)
+def placed(path: str, state: State) -> str:
+    """Return the path of a changed file as from the root; the root itself where the folder is not known."""
+    if state.loose and not path.startswith("/"):
+        return "/"
+    return posixpath.normpath(posixpath.join("/", state.folder, path))
 
 
-def _changes_program(path: str, word: str) -> bool:
+def may_be_made(words: Sequence[str | None], about: str, state: State) -> bool:
+    """Return whether changes of files may let a program start: they are of its words, or of what it is refused for."""
+    programs = {about, *words[:1], *words[2:]}  # the second word may be a user, as of `gosu`
+    return any(
+        _changes_program(path, word, state, is_program=word in programs)
+        for path in state.changed
+        for word in (about, *words)
+        if word
+    )
+
+
+def _changes_program(path: str, word: str, state: State, *, is_program: bool) -> bool:
     """Return whether a change of a file or folder may be one of a program."""
-    folder, name = posixpath.split(path)
-    if "/" in word:
-        return f"{word}/".startswith(f"{path}/") or posixpath.basename(word) == name
-    return path.endswith("bin") or (folder.endswith("bin") and name == word)
+    name, place = posixpath.basename(path), posixpath.join("/", state.folder, word)
+    if "/" in word or "." in word:
+        return not name or name in place.split("/")
+    return not name or path.endswith("bin") or path == place or (is_program and name == word)

@@ -18,7 +18,7 @@ from containers import budget
 from containers.errors import one_line
 from containers.starting.refusals import Refusal
 from containers.starting.shell import shell_syntax
-from containers.starting.shell.command_effects import QUIET, changed_files, makes, may_be_made, starts
+from containers.starting.shell.command_effects import QUIET, changed_files, makes, may_be_made, placed, starts
 from containers.starting.shell.conditions import Conditions
 from containers.starting.shell.script_state import (
     Asked,
@@ -82,7 +82,7 @@ def refusal(text: str, arguments: Sequence[str | None], shell: Shell) -> Refusal
     """Return why a script starts nothing; None if it may start something."""
     state = with_options(State(tuple(arguments)), shell.options)
     try:
-        ways = list(_Ways(shell).block(shell_syntax.parse(text), state))
+        ways = list(_Ways(shell, state.arguments).block(shell_syntax.parse(text), state))
     except (UnreadableScript, RecursionError):
         return None
     refused: list[Refusal] = []
@@ -99,7 +99,7 @@ def refusal(text: str, arguments: Sequence[str | None], shell: Shell) -> Refusal
         elif way.state.ran and not way.state.unmatched:
             return None
     first = arguments[0] if arguments else ""  # without a command, many say how they are used
-    if refused or not ways or not first or first.startswith("-"):
+    if refused or not ways or not first or first.startswith("-") or first in {"help", "usage", "version"}:
         return refused[-1] if refused else None
     return Refusal(f"{shell.name} starts nothing for {one_line(first)}", shell.name)
 
@@ -107,8 +107,8 @@ def refusal(text: str, arguments: Sequence[str | None], shell: Shell) -> Refusal
 class _Ways:
     """The ways through a script."""
 
-    def __init__(self, shell: Shell) -> None:
-        self._shell = shell
+    def __init__(self, shell: Shell, arguments: tuple[str | None, ...]) -> None:
+        self._shell, self._arguments = shell, arguments
         self._calls: list[str] = []
         self._values = Values(shell, self._calls)
         self._conditions = Conditions(shell, self._values)
@@ -230,7 +230,8 @@ class _Ways:
                 yield from self.block(body, state)
             if True in matches:
                 return
-        unmatched = certain and choice.word.strip('"') in {"$1", "${1}"}
+        is_own = not state.ran and (not self._calls or state.arguments == self._arguments)
+        unmatched = certain and is_own and choice.word.strip('"') in {"$1", "${1}"}
         yield Outcome(replace(state, unmatched=unmatched or state.unmatched), "on", status=True)
 
     def _loop(self, loop: Loop, state: State) -> list[Outcome]:
@@ -374,12 +375,13 @@ class _Ways:
 
     def _refusal(self, words: tuple[str | None, ...], state: State, *, sourced: bool = False) -> Refusal | None:
         """Return why a program does not start; None if it may, or if the lines before may have made it."""
-        if state.made or may_be_made(words, state, self._shell.is_there):
+        if state.made or state.ran:
             return None
-        asked = Asked(words, state.folder, state.loose or state.ran, sourced)
+        asked = Asked(words, state.folder, state.loose, sourced)
         if asked not in self._known:
             self._known[asked] = self._shell.refusal(asked)
-        return self._known[asked]
+        refused = self._known[asked]
+        return None if refused is None or may_be_made(words, refused.about, state) else refused
 
     def _trapped(self, arguments: tuple[str | None, ...], state: State) -> State:
         """Return the state after `trap`, whose text may end the script otherwise or start something."""
@@ -395,7 +397,8 @@ class _Ways:
         """Return where a file of commands leads, which may end the script if it is there."""
         file = arguments[0] if arguments else None
         path = posixpath.join(state.folder, file or "")
-        made = file is None or "/" not in file or self._shell.is_there(path) or any(map(path.endswith, state.changed))
+        is_changed = posixpath.basename(path) in map(posixpath.basename, state.changed)
+        made = file is None or "/" not in file or self._shell.is_there(path) or is_changed
         after = replace(state, loose=True, made=state.made or made, variables={}, arrays={})
         if made or not CODE.fullmatch(str(file)):
             return Outcome(after, "on")
@@ -408,8 +411,14 @@ class _Ways:
     def _written(self, words: Sequence[str], state: State) -> State:
         """Return the state after files were written; a program may be made of some."""
         files = [self._values.value(word, state) for word in words]
-        made = any(file is None or _OF_ALL.fullmatch(file) for file in files)
-        return replace(state, made=state.made or made, changed=(*state.changed, *map(str, files)))
+        made = None in files
+        return self._with_changed(replace(state, made=state.made or made, unmatched=False), map(str, files))
+
+    def _with_changed(self, state: State, files: Iterable[str]) -> State:
+        """Return the state after files were changed."""
+        places = tuple(placed(file, state) for file in files)
+        made = any(map(_OF_ALL.fullmatch, places))
+        return replace(state, made=state.made or made, changed=tuple(dict.fromkeys((*state.changed, *places))))
 
     def _ran(self, command: str | None, words: Sequence[str], arguments: tuple[str | None, ...], state: State) -> State:
         """Return the state after a program, or a command of the shell that sets variables."""
@@ -423,11 +432,11 @@ class _Ways:
             state = without(state, words[1:])
         known = [each for each in arguments if each]
         made = command is None or makes(command, known, cut=None in arguments)
+        state = self._with_changed(state, changed_files(str(command), known))
         return replace(
             state,
             ran=state.ran or command not in QUIET or starts(str(command), known),
             made=state.made or made,
-            changed=(*state.changed, *changed_files(str(command), known)),
             unmatched=state.unmatched and (command == "printf" or (command == "cat" and not arguments)),
         )
 
@@ -491,7 +500,8 @@ class _Ways:
         if folder is None or folder.startswith("-") or ".." in PurePosixPath(folder).parts:
             return Outcome(replace(state, loose=True), "on")
         after = replace(state, folder=posixpath.join(state.folder, folder))
-        refused = None if state.made or state.changed else self._shell.refusal(Asked((), after.folder, state.loose))
+        is_same = not (state.made or state.ran or state.changed)
+        refused = self._shell.refusal(Asked((), after.folder, state.loose)) if is_same else None
         if refused:
             return self._failed(replace(state, refused=refused))
         return Outcome(after, "on", status=None if state.loose and not folder.startswith("/") else True)

@@ -53,9 +53,11 @@ class Shell(NamedTuple):
 class State:
     """What is known on one way; ``arguments`` may end with None: more follow that are unknown.
 
-    ``ran`` is whether a program ran that may be what the container is for. ``made`` is whether a program may have been
-    made, or the script ended; ``changed`` are files and folders that were changed. ``own`` are a function's variables.
-    ``unmatched`` is whether the first argument is none of those that the script chooses by, and nothing ran since.
+    ``ran`` is whether a program ran that may be what the container is for, or may have made another one. ``made`` is
+    whether a command made files that are not known, or the script may have ended; ``changed`` are the known files and
+    folders that were written or changed, as from the root. ``own`` are a function's variables.
+    ``unmatched`` is whether the first argument is none of those that the script chooses by, and nothing ran before and
+    nothing ran or was written since.
     ``refused`` is why the last command did not start; ``jobs`` say it of those in the background. ``ends`` is whether
     the shell ends at a failure, and ``quiet`` whether something looks at it; ``pipes`` is whether any part of a pipe
     fails it.

@@ -18,7 +18,7 @@ from tests.helpers.image_files import Files, image
 PROGRAM = elf(interpreter=LOADER)
 PROGRAMS = (
     "gosu redis-server setpriv find cat tail env cp tar unzip pip chmod chown sed install-it fetch-it server sleep ls id "
-    "whoami"
+    "whoami tee"
 )
 REDIS = """
 set -e
@@ -149,7 +149,7 @@ SERVER = "usr/bin/redis-server"
         ('server &\nexec "$@"', ["gone"], "", None),
         ('install-it\nexec "$@"', ["gone"], "", None),
         ('install-it\nexec "$@"', ["/srv/gone"], "", None),
-        ('install-it\nexec /srv/shut', ["x"], "", "user root may not run /srv/shut, whose mode is 0600"),
+        ('install-it\nexec /srv/shut', ["x"], "", None),
         ('/usr/bin/pip install it\nexec "$@"', ["/srv/gone"], "", None),
         ('echo | tar x\nexec "$@"', ["/srv/gone"], "", None),
         ('(cd /srv && cp x gone)\nexec "$@"', ["/srv/gone"], "", None),
@@ -180,6 +180,25 @@ SERVER = "usr/bin/redis-server"
         ('exec bash -c "exec $@"', ["bash", "/srv/gone"], "", None),
         ('[ ! "$1" -a "$2" ] && exec server; exit 1', ["serve", ""], "", None),
         ('type ulimit || exit 1; exec server', ["x"], "", None),
+        ('install-it\nexec bash /srv/gone', ["x"], "", None),
+        ('set -e\ninstall-it\ncd /srv/x\nexec server', ["x"], "", None),
+        ('echo "$S" > gone.sh; exec bash gone.sh', ["x"], "", None),
+        ('echo "$S" > gone; exec bash gone', ["x"], "", None),
+        ('echo "$S" | tee gone.sh; exec bash gone.sh', ["x"], "", None),
+        ('echo > /srv/gone; exec gosu redis gone', ["x"], "", None),
+        ('cd /usr/bin; echo > gone; exec gone', ["x"], "", None),
+        ('cd /srv; chmod -R +x .; exec /srv/shut', ["x"], "", None),
+        ('cd /; chmod -R 755 srv; exec /srv/shut', ["x"], "", None),
+        ('chmod -R 755 ./srv; exec srv/shut', ["x"], "", None),
+        ('chown "$U:$G" /srv/shut; exec gosu redis /srv/shut', ["x"], "", None),
+        ('chown redis /srv/*; exec gosu redis /srv/shut', ["x"], "", None),
+        ("sed -i 's/\\r//' /srv/*\nexec /srv/windows", ["x"], "", None),
+        ('echo u | tee -a /etc/passwd; exec gosu u server', ["x"], "", None),
+        ("sed -i '$a u' /etc/passwd; exec gosu u server", ["x"], "", None),
+        ('server; case "$1" in a) ;; esac', ["x"], "", None),
+        ('f() { case "$1" in W) ;; esac; }\nf I', ["x"], "", None),
+        ('case "$1" in a) ;; esac; echo > /srv/c', ["x"], "", None),
+        (REFUSES, ["help"], "", None),
         ('exec "$@" $MORE', ["gone"], "", GONE),
         ('set -e\nif [ "$A" ]; then B=1; fi\ngone\nexec bash', ["x"], "", GONE),
         ('[ "$A" ] || exit 1\ngone', ["x"], "", GONE),
