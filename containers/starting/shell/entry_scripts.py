@@ -68,11 +68,13 @@ _LOOKS_UP: Final = re.compile("command -[vV]|which|type|hash")
 """What says whether a name is there, as it stands before the name."""
 _AT_END: Final = re.compile("EXIT|0|ERR|DEBUG")
 """Conditions of `trap` that are no signals."""
-_OF_SHELL: Final = {":", "ulimit", "umask", "printf", "trap", "set", "shift", "echo", "true", "["}
-"""Further commands that a shell itself has."""
+_LOOKS: Final = frozenset(["ls", "stat", "command", "which", "type", "hash", "[", "test", "[["])
+"""Words of a loop that waits, by which it may wait for a program."""
+_OF_RUN: Final = {"PWD", "OLDPWD", "SECONDS", "RANDOM", "SRANDOM", "REPLY", "OPTIND", "OPTARG", "LINENO", "BASHPID"}
+"""Variables that a shell itself sets."""
 _OF_ALL: Final = re.compile(r"/etc/(?:passwd|group)|.*\.(?:pyc?|pth)")
 """Files that change what names stand for, or modules."""
-_OTHER_SHELL: Final = re.compile("nocasematch|execfail|expand_aliases")
+_OTHER_SHELL: Final = re.compile("nocasematch|execfail|expand_aliases|lastpipe")
 """Options of `shopt` by which a script means something else."""
 _SET: Final = re.compile(r"\$\{(\w+):?=")
 """How a word sets a variable that is not set."""
@@ -82,7 +84,9 @@ def refusal(text: str, arguments: Sequence[str | None], shell: Shell) -> Refusal
     """Return why a script starts nothing; None if it may start something."""
     state = with_options(State(tuple(arguments)), shell.options)
     try:
-        ways = list(_Ways(shell, state.arguments).block(shell_syntax.parse(text), state))
+        if any(map(_OTHER_SHELL.fullmatch, shell.options)):
+            return None
+        ways = list(_Ways(shell, state.arguments).block(shell_syntax.parse(text, is_bash=shell.is_bash), state))
     except (UnreadableScript, RecursionError):
         return None
     refused: list[Refusal] = []
@@ -147,6 +151,8 @@ class _Ways:
         if isinstance(node, Loop):
             return self._loop(node, state)
         if isinstance(node, Function):
+            if node.name == "command_not_found_handle":
+                raise UnreadableScript  # bash calls it instead of a program
             return [Outcome(replace(state, functions={**state.functions, node.name: node.body}), "on", status=True)]
         if isinstance(node, Group):
             return list(self.block(node.body, state))
@@ -155,9 +161,11 @@ class _Ways:
     def _apart(self, node: Apart, state: State) -> Outcome:
         """Return the state after what another shell ran."""
         bodies: Iterable[Block] = ((each,) for each in node.body) if node.kind == "|" else (node.body,)
-        start = replace(state, refused=None, quiet=state.quiet or node.kind == "$(")  # where bash goes on
+        start = replace(state, refused=None, quiet=state.quiet or "$" in node.kind)  # where bash goes on
         parts = [list(self.block(body, start)) for body in bodies]
         refusals = [self._failure(part) for part in parts]
+        if node.kind == "|":  # the last part is of the same shell in zsh and ksh
+            state = without(state, changes(state, parts[-1]))
         inner = [way for part in parts for way in part]
         after = replace(
             state,
@@ -169,6 +177,8 @@ class _Ways:
         )
         if node.kind == "&":
             return Outcome(replace(after, refused=None, jobs=(*state.jobs, after.refused)), "on", status=True)
+        if node.kind == "${":
+            return Outcome(replace(after, refused=None), "on")
         return self._failed(after, ends=node.kind != "$(") if after.refused else Outcome(after, "on")
 
     def _failure(self, ways: Sequence[Outcome]) -> Refusal | None:
@@ -238,6 +248,8 @@ class _Ways:
         words = [*_words(loop.head), *_words(loop.body)]
         if not loop.variable and (any(map(_OF_FILE.search, words)) or words[:1] in (["true"], [":"])):
             raise UnreadableScript  # it may wait for the program itself, or never end
+        if "sleep" in words and _LOOKS.intersection(words):
+            raise UnreadableScript
         values = self._values.values(loop.words, state)
         if loop.variable and None not in values and len(values) <= _MOST_TURNS:
             return self._each(loop, values, state)
@@ -245,7 +257,7 @@ class _Ways:
         start = without(start, changes(start, self._once(loop, start)))
         ways = self._once(loop, start)
         on = [way.state for way in ways if way.kind in _IN_LOOP]
-        if any(each.arguments != state.arguments or each.folder != state.folder for each in on):
+        if any(_of_shell(each) != _of_shell(state) for each in on):
             raise UnreadableScript
         after = start if loop.variable else replace(start, unmatched=False)  # it may not end, as with `while sleep 9`
         for each in on:
@@ -295,6 +307,8 @@ class _Ways:
             if not any(re.search(r"\$\(|`", word) for word in words):
                 return [Outcome(state, "on", status=True)]
             return [self._failed(state) if state.refused and self._status is False else Outcome(state, "on")]
+        if rest[0] == "[[" and not self._shell.is_bash:
+            raise UnreadableScript  # dash knows none
         if rest[0] in {"[", "test", "[["}:
             return [Outcome(state, "on", status=self._conditions.status(rest, state))]
         values = self._values.values(rest, state)
@@ -310,15 +324,17 @@ class _Ways:
         if command in {"exit", "return", "break", "continue"}:
             return [self._left(str(command), words, arguments, state)]
         if command in _PREFIXES and arguments[:1] and not str(arguments[0] or "-").startswith("-"):
+            if arguments[0] == ".":
+                raise UnreadableScript  # it does not end the shell
             return self._builtin(arguments[0], words[1:], arguments[1:], state)
         if command == "eval" and None not in arguments:
-            return list(self.block(shell_syntax.parse(" ".join(map(str, arguments))), state))
+            return list(self.block(self._parsed(" ".join(map(str, arguments))), state))
         if command == "exec":
             return self._exec(arguments, state)
         if command == "cd":
             return [self._entered(arguments, state)]
         if command in {".", "source"}:
-            return [self._sourced(arguments, state)]
+            return [self._sourced(command, arguments, state)]
         if _LOOKS_UP.fullmatch(" ".join(words[:-1])) and arguments and arguments[-1]:
             return [self._looked_up(arguments[-1], state)]
         if command == "wait":
@@ -331,7 +347,7 @@ class _Ways:
 
     def _why_not(self, command: str | None, arguments: tuple[str | None, ...], state: State) -> Refusal | None:
         """Return why a command does not start that is no part of the shell; None if it may."""
-        if not command or state.ran or not is_name(command) or command in _OF_SHELL:
+        if not command or state.ran or not is_name(command):
             return None
         return self._refusal((command, *arguments), state)
 
@@ -383,6 +399,9 @@ class _Ways:
         refused = self._known[asked]
         return None if refused is None or may_be_made(words, refused.about, state) else refused
 
+    def _parsed(self, text: str) -> Block:
+        return shell_syntax.parse(text, is_bash=self._shell.is_bash)
+
     def _trapped(self, arguments: tuple[str | None, ...], state: State) -> State:
         """Return the state after `trap`, whose text may end the script otherwise or start something."""
         at_end = any(each is None or _AT_END.fullmatch(each) for each in arguments[1:])
@@ -390,23 +409,28 @@ class _Ways:
             return state
         if arguments[0] is None:
             return replace(state, ran=True)
-        ways = list(self.block(shell_syntax.parse(arguments[0]), state))
+        ways = list(self.block(self._parsed(arguments[0]), replace(state, variables={}, arrays={})))
+        if {"ERR", "DEBUG"}.intersection(map(str, arguments[1:])) and any(
+            way.state.variables or way.state.arrays for way in ways
+        ):
+            raise UnreadableScript  # which are set at any place
         return replace(state, ran=state.ran or any(way.kind != "on" or way.state.ran for way in ways))
 
-    def _sourced(self, arguments: tuple[str | None, ...], state: State) -> Outcome:
+    def _sourced(self, command: str, arguments: tuple[str | None, ...], state: State) -> Outcome:
         """Return where a file of commands leads, which may end the script if it is there."""
         file = arguments[0] if arguments else None
         path = posixpath.join(state.folder, file or "")
         is_changed = posixpath.basename(path) in map(posixpath.basename, state.changed)
         made = file is None or "/" not in file or self._shell.is_there(path) or is_changed
-        after = replace(state, loose=True, made=state.made or made, variables={}, arrays={})
+        after = replace(state, loose=True, made=state.made or made, unmatched=False, variables={}, arrays={})
         if made or not CODE.fullmatch(str(file)):
             return Outcome(after, "on")
         refused = self._refusal((file,), state, sourced=True)
         if refused is None:
             return Outcome(after, "on")
         outcome = self._failed(replace(after, refused=refused))
-        return outcome if self._shell.is_bash else outcome._replace(kind="exit")
+        goes_on = self._shell.is_bash or command == "source"  # which is no name to dash
+        return outcome if goes_on else outcome._replace(kind="exit")
 
     def _written(self, words: Sequence[str], state: State) -> State:
         """Return the state after files were written; a program may be made of some."""
@@ -461,7 +485,7 @@ class _Ways:
         return [Outcome(replace(state, refused=refused), "exit" if refused else "exec", False if refused else None)]
 
     def _call(self, name: str, arguments: tuple[str | None, ...], state: State) -> list[Outcome]:
-        if len(self._calls) >= _DEEPEST:
+        if len(self._calls) >= _DEEPEST or len(arguments) > _MOST_WORDS:
             raise UnreadableScript
         self._calls.append(name)
         ways = list(self.block(state.functions[name], replace(state, arguments=arguments, own=frozenset())))
@@ -512,9 +536,7 @@ class _Ways:
         variable = name.removesuffix("+")
         if value.startswith("("):
             return self._with_array(state, name, value)
-        known = (
-            None if name != variable or variable in {"PWD", "OLDPWD"} else self._values.value(value, before or state)
-        )
+        known = None if name != variable or variable in _OF_RUN else self._values.value(value, before or state)
         state = without(state, [variable])
         if variable == "IFS":
             raise UnreadableScript
@@ -532,6 +554,11 @@ class _Ways:
         if len(after) > _MOST_WORDS:
             raise UnreadableScript
         return replace(without(state, [variable]), arrays={**state.arrays, variable: after})
+
+
+def _of_shell(state: State) -> tuple[object, ...]:
+    """Return what is known of a shell besides its variables."""
+    return state.arguments, state.folder, state.functions, state.ends, state.pipes
 
 
 def _tells(node: Node) -> bool:

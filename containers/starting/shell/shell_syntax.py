@@ -26,6 +26,8 @@ _BACKQUOTED: Final = re.compile(r"`((?:[^\\`]|\\.)*)`", re.DOTALL)
 _OPERATOR: Final = re.compile(r"&&|\|\||[()<>]")
 _EXPRESSION: Final = re.compile(r"(?:\\.|[^\s\\])+")
 """Operators within ``[[``, and what stands after ``=~``, in which parentheses group."""
+_CHANGED: Final = re.compile(r"(?<![=!<>])=(?!=)|\+\+|--|(?:<<|>>)=")
+"""What sets a variable in an arithmetic expression."""
 _TO_NOTHING: Final = re.compile(r"/dev/(?:null|stdout|stderr|tty|fd/\d)|/proc/\S*|\d|-")
 """What a redirection leads to that is no file."""
 _CLOSERS: Final = frozenset(["then", "do", "done", "fi", "elif", "else", "esac", "}"])
@@ -73,7 +75,10 @@ class Loop(NamedTuple):
 
 
 class Apart(NamedTuple):
-    """What another shell runs; ``kind`` is ``|`` for the parts of a pipe, ``(``, ``&`` or ``$(``."""
+    """What another shell runs; ``kind`` is ``|`` for the parts of a pipe, ``(``, ``&``, ``$(`` or ``${``.
+
+    The last is a command within ``${``, which may not run.
+    """
 
     body: Block
     kind: str
@@ -96,9 +101,9 @@ Node = Simple | Chain | Condition | Choice | Loop | Apart | Group | Function
 Block = tuple[Node, ...]
 
 
-def parse(text: str) -> Block:
+def parse(text: str, *, is_bash: bool = True) -> Block:
     """Return the commands of a script. Raises UnreadableScript: it has something else."""
-    return _Parser(text).whole()
+    return _Parser(text, is_bash=is_bash).whole()
 
 
 def elements(array: str) -> tuple[str, ...]:
@@ -108,12 +113,12 @@ def elements(array: str) -> tuple[str, ...]:
 
 
 class _Parser:
-    def __init__(self, text: str, depth: int = 0) -> None:
+    def __init__(self, text: str, depth: int = 0, *, is_bash: bool = True) -> None:
         self._text, self.place = text, 0
-        self._depth = depth
+        self._depth, self._is_bash = depth, is_bash
         self._documents: list[tuple[str, bool]] = []
         self._writes: tuple[str, ...] = ()
-        self._substituted: list[str] = []
+        self._substituted: list[tuple[str, str]] = []
 
     def whole(self) -> Block:
         """Return the commands of the text."""
@@ -147,6 +152,8 @@ class _Parser:
                 self.place = match.end()
                 if match[0] == "\n":
                     self._pass_documents()
+            elif self._at("("):
+                raise UnreadableScript  # a pattern of bash, as `!(keep)`
             nodes.append(node)
         self._depth -= 1
         return tuple(nodes)
@@ -184,7 +191,8 @@ class _Parser:
         outer, self._substituted = self._substituted, []
         node = self._plain_command()
         inner, self._substituted = self._substituted, outer
-        return Group((*(Apart(_Parser(text, self._depth).whole(), "$(") for text in inner), node)) if inner else node
+        parsers = [(_Parser(text, self._depth, is_bash=self._is_bash), kind) for text, kind in inner]
+        return Group((*(Apart(parser.whole(), kind) for parser, kind in parsers), node)) if inner else node
 
     def _plain_command(self) -> Node:
         self._blanks()
@@ -214,7 +222,7 @@ class _Parser:
         writes: tuple[str, ...] = ()
         while self._redirection():
             writes += self._writes
-        return Group((node, Simple((":",), writes))) if writes else node
+        return Group((Simple((":",), writes), node)) if writes else node
 
     def _if(self) -> Node:
         arms = []
@@ -349,6 +357,8 @@ class _Parser:
         match = _REDIRECTION.match(self._text, self.place)
         if match is None or (match[0][-1] in "<>" and self._text[match.end() : match.end() + 1] == "("):
             return False
+        if "&>" in match[0] and not self._is_bash:
+            raise UnreadableScript  # which starts a command in the background
         self.place = match.end()
         self._blanks()
         word = self._word()
@@ -378,33 +388,34 @@ class _Parser:
         """Return whether a command begins here that bash makes a file of."""
         return self._at("<(") or self._at(">(")
 
-    def _pass_quoted(self) -> None:
-        """Go past a quoted text, an escaped character or a variable."""
+    def _pass_quoted(self, *, within: bool = False) -> None:
+        """Go past a quoted text, an escaped character or a variable, which may be within double quotes."""
         text, character = self._text, self._text[self.place]
         if character == "\\":
             self.place += 2
         elif character == "'":
             end = text.find("'", self.place + 1)
-            if end < 0:
+            if end < 0 or within:
                 raise UnreadableScript
             self.place = end + 1
         elif character == "`":
             match = _BACKQUOTED.match(text, self.place)
             if match is None:
                 raise UnreadableScript
-            self._substituted.append(re.sub(r"\\([\\`$])", r"\1", match[1]))
+            self._substituted.append((re.sub(r"\\([\\`$])", r"\1", match[1]), "$("))
             self.place = match.end()
         elif character == '"':
             self._pass_until('"')
         elif text.startswith("$((", self.place):
-            self.place += 1
-            self._pass_parentheses()
+            self._pass_arithmetic()
         elif text.startswith("$(", self.place):
             self.place += 1
             self._pass_substitution()
         elif text.startswith("${", self.place):
             self.place += 1
-            self._pass_until("}")
+            kept = len(self._substituted)
+            self._pass_until("}", within=within)
+            self._substituted[kept:] = [(each, "${") for each, _ in self._substituted[kept:]]
         elif match := _ESCAPED.match(text, self.place):
             self.place = match.end()
         else:
@@ -412,7 +423,7 @@ class _Parser:
             if match := _NAME.match(text, self.place):
                 self.place = match.end()
 
-    def _pass_until(self, end: str) -> None:
+    def _pass_until(self, end: str, *, within: bool = False) -> None:
         """Go past a text in quotes or braces, from its first character to its end."""
         self._depth += 1
         if self._depth > _DEEPEST:
@@ -424,7 +435,7 @@ class _Parser:
                 raise UnreadableScript
             escapes = end == "}" or not _ESCAPED.match(self._text, self.place)
             if (self._text[self.place] in "\\`$" and escapes) or (self._text[self.place] in "\"'" and end == "}"):
-                self._pass_quoted()
+                self._pass_quoted(within=within or end == '"')
             else:
                 self.place += 1
         self.place += 1
@@ -434,7 +445,14 @@ class _Parser:
         """Go past commands between parentheses, and keep them; those within them are read with them."""
         start, kept = self.place, len(self._substituted)
         self._pass_parentheses()
-        self._substituted[kept:] = [self._text[start + 1 : self.place - 1]]
+        self._substituted[kept:] = [(self._text[start + 1 : self.place - 1], "$(")]
+
+    def _pass_arithmetic(self) -> None:
+        self.place += 1
+        start = self.place
+        self._pass_parentheses()
+        if _CHANGED.search(self._text, start, self.place):
+            raise UnreadableScript
 
     def _pass_parentheses(self) -> None:
         self._depth += 1

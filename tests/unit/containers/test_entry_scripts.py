@@ -199,6 +199,21 @@ SERVER = "usr/bin/redis-server"
         ('f() { case "$1" in W) ;; esac; }\nf I', ["x"], "", None),
         ('case "$1" in a) ;; esac; echo > /srv/c', ["x"], "", None),
         (REFUSES, ["help"], "", None),
+        (IGNORES + ". /srv/env\n", ["server"], "", None),
+        ('set -e; W=${W:-$(gone)}; exec server', ["x"], "", None),
+        ('if ( gone ) > /srv/l 2>&1; then exec gone; fi; exec server', ["x"], "", None),
+        ('set -e; ls /tmp/!(gone); exec server', ["x"], "", None),
+        ('echo "${A:-it\'s x}"\n[ "$A" ] && exec server\necho "${B:-can\'t start}"; exit 1', ["x"], "", None),
+        ('n=0; : $((n+=1)); [ "$n" -gt 0 ] || exit 1; exec server', ["x"], "", None),
+        ('n=2; : $((n == 2)); [ "$n" -gt 0 ] && exec gone; exec server', ["x"], "", GONE),
+        ('SECONDS=0; [ "$SECONDS" = 0 ] && exit 1; exec server', ["x"], "", None),
+        ('trap "A=server" DEBUG; A=gone; exec "$A"', ["x"], "", None),
+        ('command_not_found_handle() { :; }; set -e; gone; exec server', ["x"], "", None),
+        ('A=gone; shopt -s lastpipe; echo server | read -r A; exec "$A"', ["x"], "", None),
+        ('for i in 1 2; do [ -x /srv/gone ] && break; sleep 1; done; exec /srv/gone', ["x"], "", None),
+        ('until command -v gone; do sleep 1; done; exec gone', ["x"], "", None),
+        ('while read l; do mk() { server; }; done <<< x\nmk || exit 1', ["x"], "", None),
+        ('set -e; while read l; do set +e; done <<< x\ngone; exec server', ["x"], "", None),
         ('exec "$@" $MORE', ["gone"], "", GONE),
         ('set -e\nif [ "$A" ]; then B=1; fi\ngone\nexec bash', ["x"], "", GONE),
         ('[ "$A" ] || exit 1\ngone', ["x"], "", GONE),
@@ -248,6 +263,20 @@ def test_part_of_the_script_s_name_is_no_argument(name: str, command: list[str])
     assert known == ([] if name == "${0%%*/}" else [GONE])
 
 
+@every(
+    "words",
+    [
+        ("sh", "-c", "command -v gone &> /dev/null || exit 1; exec server"),
+        ("sh", "-c", "source /srv/gone.sh; exec server"),
+        ("sh", "-c", "if [[ x ]]; then exec gone; fi; exec server"),
+        ("sh", "-c", "command . /srv/gone.sh || true; exec server"),
+        ("bash", "-O", "nocasematch", "-c", "case X in x) exec server ;; esac; exec gone"),
+    ],
+)
+def test_text_that_another_shell_reads_otherwise(words: tuple[str, ...]) -> None:
+    assert lines("", ["x"], entrypoint=words) == []
+
+
 def test_bash_alone_has_the_number_of_its_user() -> None:
     for text, programs in [
         ('[ "$UID" = 0 ]', "ab"),
@@ -282,6 +311,7 @@ def asked(text: str, *, is_bash: bool = False) -> str:
         "".join(f"if a; then B{number}=1; fi\n" for number in range(900)),
         "".join(f"f{number}() {{ f{number + 1}; f{number + 1}; }}\n" for number in range(40)) + "f0",
         "f() { f; f; }\nf\n",
+        "f() { f " + '"$@" ' * 12 + "; }\nf a\n",
         "cat <<E\n" * 4000,
         "while a; do " * 49 + "b" + "; done" * 49,
         'exec "$0" a || exec "$0" b\n',
