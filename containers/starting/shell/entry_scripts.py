@@ -248,7 +248,7 @@ class _Ways:
         words = [*_words(loop.head), *_words(loop.body)]
         if not loop.variable and (any(map(_OF_FILE.search, words)) or words[:1] in (["true"], [":"])):
             raise UnreadableScript  # it may wait for the program itself, or never end
-        if "sleep" in words and _LOOKS.intersection(words):
+        if "sleep" in words and _LOOKS.union(state.functions).intersection(words):
             raise UnreadableScript
         values = self._values.values(loop.words, state)
         if loop.variable and None not in values and len(values) <= _MOST_TURNS:

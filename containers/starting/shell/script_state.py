@@ -19,7 +19,7 @@ _MOST_WAYS: Final = 64
 class Asked(NamedTuple):
     """A program whose start a script asks for: its words, which end with None where unknown ones follow.
 
-    ``folder`` is where it starts. ``loose`` is whether something before may have changed PATH or made a program.
+    ``folder`` is where it starts. ``loose`` is whether something before may have changed PATH.
     ``sourced`` is whether the shell reads the file as a part of the script.
     """
 
