@@ -68,7 +68,7 @@ _LOOKS_UP: Final = re.compile("command -[vV]|which|type|hash")
 """What says whether a name is there, as it stands before the name."""
 _AT_END: Final = re.compile("EXIT|0|ERR|DEBUG")
 """Conditions of `trap` that are no signals."""
-_LOOKS: Final = frozenset(["ls", "stat", "command", "which", "type", "hash", "[", "test", "[["])
+_LOOKS: Final = frozenset(["ls", "stat", "command", "which", "type", "hash"])
 """Words of a loop that waits, by which it may wait for a program."""
 _OF_RUN: Final = {"PWD", "OLDPWD", "SECONDS", "RANDOM", "SRANDOM", "REPLY", "OPTIND", "OPTARG", "LINENO", "BASHPID"}
 """Variables that a shell itself sets."""
@@ -246,10 +246,10 @@ class _Ways:
 
     def _loop(self, loop: Loop, state: State) -> list[Outcome]:
         words = [*_words(loop.head), *_words(loop.body)]
-        if not loop.variable and (any(map(_OF_FILE.search, words)) or words[:1] in (["true"], [":"])):
+        may_wait = "sleep" in words and _LOOKS.union(state.functions).intersection(words)
+        of_file = any(map(_OF_FILE.search, words)) and (not loop.variable or "sleep" in words)
+        if may_wait or of_file or (not loop.variable and words[:1] in (["true"], [":"])):
             raise UnreadableScript  # it may wait for the program itself, or never end
-        if "sleep" in words and _LOOKS.union(state.functions).intersection(words):
-            raise UnreadableScript
         values = self._values.values(loop.words, state)
         if loop.variable and None not in values and len(values) <= _MOST_TURNS:
             return self._each(loop, values, state)

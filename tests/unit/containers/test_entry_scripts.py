@@ -213,6 +213,7 @@ SERVER = "usr/bin/redis-server"
         ('for i in 1 2; do [ -x /srv/gone ] && break; sleep 1; done; exec /srv/gone', ["x"], "", None),
         ('until command -v gone; do sleep 1; done; exec gone', ["x"], "", None),
         ('w() { which gone; }; until w; do sleep 1; done; exec gone', ["x"], "", None),
+        ('until test -n x; do sleep 1; done; exec gone', ["x"], "", GONE),
         ('while read l; do mk() { server; }; done <<< x\nmk || exit 1', ["x"], "", None),
         ('set -e; while read l; do set +e; done <<< x\ngone; exec server', ["x"], "", None),
         ('exec "$@" $MORE', ["gone"], "", GONE),
