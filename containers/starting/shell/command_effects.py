@@ -59,10 +59,11 @@ def makes(command: str, arguments: Sequence[str], *, cut: bool) -> bool:
 
 
 def changed_files(command: str, arguments: Sequence[str]) -> list[str]:
-    """Return the files that a command changes: they follow a mode, a user or a text."""
+    """Return the files that a command changes: they follow a mode, a user or a text, which an option may have."""
     if command not in _CHANGES or (command == "sed" and not any(each.startswith("-i") for each in arguments)):
         return []
-    return [each for each in arguments if not each.startswith("-")][command not in {"tee", "touch"} :]
+    is_first = command in {"tee", "touch"} or any(each.startswith(("--", "-e", "-f")) for each in arguments)
+    return [each for each in arguments if not each.startswith("-")][not is_first :]
 
 
 def placed(path: str, state: State) -> str:

@@ -245,11 +245,8 @@ class _Ways:
         yield Outcome(replace(state, unmatched=unmatched or state.unmatched), "on", status=True)
 
     def _loop(self, loop: Loop, state: State) -> list[Outcome]:
-        words = [*_words(loop.head), *_words(loop.body)]
-        may_wait = "sleep" in words and _LOOKS.union(state.functions).intersection(words)
-        of_file = any(map(_OF_FILE.search, words)) and (not loop.variable or "sleep" in words)
-        if may_wait or of_file or (not loop.variable and words[:1] in (["true"], [":"])):
-            raise UnreadableScript  # it may wait for the program itself, or never end
+        if _may_wait(loop, state):
+            raise UnreadableScript
         values = self._values.values(loop.words, state)
         if loop.variable and None not in values and len(values) <= _MOST_TURNS:
             return self._each(loop, values, state)
@@ -554,6 +551,16 @@ class _Ways:
         if len(after) > _MOST_WORDS:
             raise UnreadableScript
         return replace(without(state, [variable]), arrays={**state.arrays, variable: after})
+
+
+def _may_wait(loop: Loop, state: State) -> bool:
+    """Return whether a loop may wait for the program itself, or never end."""
+    words = [*_words(loop.head), *_words(loop.body)]
+    if "sleep" in words and _LOOKS.union(state.functions).intersection(words):
+        return True
+    if loop.variable and "sleep" not in words:
+        return False
+    return any(map(_OF_FILE.search, words)) or (not loop.variable and words[:1] in (["true"], [":"]))
 
 
 def _of_shell(state: State) -> tuple[object, ...]:

@@ -18,9 +18,10 @@ MOST_CHARACTERS: Final = 1000
 """Characters of a variable's value that is followed: a line may double them."""
 _BUILT_IN: Final = re.compile(
     r"alias|bg|bind|break|builtin|caller|case|cd|chdir|command|compgen|complete|compopt|continue|coproc|declare|dirs"
-    r"|disown|do|done|echo|elif|else|enable|esac|eval|exit|export|false|fc|fg|fi|for|function|getopts|hash|help|history|if|in"
-    r"|jobs|kill|let|local|logout|mapfile|popd|printf|pushd|pwd|read|readarray|readonly|return|select|set|shift|shopt|source"
-    r"|suspend|test|then|time|times|trap|true|type|typeset|ulimit|umask|unalias|unset|until|wait|while|[.:]"
+    r"|disown|do|done|echo|elif|else|enable|esac|eval|exit|export|false|fc|fg|fi|for|function|getopts|hash|help"
+    r"|history|if|in|jobs|kill|let|local|logout|mapfile|popd|printf|pushd|pwd|read|readarray|readonly|return|select"
+    r"|set|shift|shopt|source|suspend|test|then|time|times|trap|true|type|typeset|ulimit|umask|unalias|unset|until"
+    r"|wait|while|[.:]"
 )
 """Further words that a shell itself knows."""
 CODE: Final = re.compile(r".*/(?:activate|[^/]+\.(?:ba)?sh)")

@@ -198,6 +198,8 @@ SERVER = "usr/bin/redis-server"
         ('server; case "$1" in a) ;; esac', ["x"], "", None),
         ('f() { case "$1" in W) ;; esac; }\nf I', ["x"], "", None),
         ('case "$1" in a) ;; esac; echo > /srv/c', ["x"], "", None),
+        ('chmod --reference=/bin/sh /srv/shut; exec /srv/shut', ["x"], "", None),
+        ("sed -i -es/x/y/ /srv/windows; exec /srv/windows", ["x"], "", None),
         (REFUSES, ["help"], "", None),
         (IGNORES + ". /srv/env\n", ["server"], "", None),
         ('set -e; W=${W:-$(gone)}; exec server', ["x"], "", None),
