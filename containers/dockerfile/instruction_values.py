@@ -27,7 +27,7 @@ _SWITCHES = {"keep-git-dir", "link", "parents", "unpack"}
 _REPEATED = {"device", "exclude", "mount"}
 _UNITS = {"ns": 1, "us": 10**3, "µs": 10**3, "μs": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
 _TIME = re.compile(rf"([0-9]++(?:\.[0-9]*+)?|\.[0-9]++)({'|'.join(_UNITS)})")
-_TIMES_ALONE = re.compile(f"(?:{_TIME.pattern})*+")  # else a long text is searched anew from each digit
+_TIMES_ALONE = re.compile(f"(?:{_TIME.pattern})*")  # else a long text is searched anew from each digit
 _MOST = (1 << 63) - 1
 """The largest integer of Go."""
 _DEVICE_OPTION = rf"(?i:required)(?:=(?:{_BOOLEAN}))?"

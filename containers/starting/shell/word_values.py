@@ -12,7 +12,7 @@ from containers.starting.shell.shell_text import MOST_CHARACTERS
 
 _VARIABLE: Final = r"""\$(?:\w++|[@*#?$!-]|\([^()"]*\)|\{[^{}"]*\})"""
 _PIECE: Final = re.compile(
-    rf"""'(?P<single>[^']*)'|"(?P<double>(?:[^"\\$`]|\\.|{_VARIABLE}|\$(?=[ "]|$))*+)"|\\(?P<escaped>.)"""
+    rf"""'(?P<single>[^']*)'|"(?P<double>(?:[^"\\$`]|\\.|{_VARIABLE}|\$(?=[ "]|$))*)"|\\(?P<escaped>.)"""
     rf"""|(?P<variable>{_VARIABLE})|(?P<plain>[^'"\\$`]+)""",
     re.DOTALL,
 )

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import io
 import json
+import threading
 import urllib.error
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -188,9 +189,11 @@ def test_rounds_are_apart_however_often_it_is_woken(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(listener, "time", SimpleNamespace(time=lambda: now, sleep=pass_by))
     monkeypatch.setattr(listener, "client", lambda *_: None)
     one = listener.Listener(SETS["big"])
-    for name, stand_in in {"_listen": lambda: None, "_round": a_round, "_close": lambda: None}.items():
+    over = threading.Event()
+    for name, stand_in in {"_listen": over.wait, "_round": a_round, "_close": over.set}.items():
         monkeypatch.setattr(one, name, stand_in)
     monkeypatch.setattr(one, "_wake", SimpleNamespace(wait=lambda _: True, clear=lambda: None))
+    monkeypatch.setattr(listener, "_LONGEST_PAUSE", 0)
     one.run(3 * one.spacing)
     assert begun == [0, one.spacing, 2 * one.spacing]
 
