@@ -514,9 +514,18 @@ def test_former_listener_keeps_nothing_any_more(monkeypatch: pytest.MonkeyPatch)
 def test_failed_round_lets_the_next_listener_begin_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     world = ListenedWorld(0, Faults(0.0, (0.0, 0.0), 0.0), 0, SETS, Mess())
     with on_clock_of(world, monkeypatch):
-        failed = listener.Listener(SETS["small"])
-        monkeypatch.setattr(failed, "_listen", failed._attend)
-        monkeypatch.setattr(failed, "_round", [].pop)
+        failed, over = listener.Listener(SETS["small"]), threading.Event()
+
+        def listen() -> None:
+            failed._attend()
+            over.wait(60)
+
+        def fail() -> None:
+            over.set()
+            raise IndexError
+
+        monkeypatch.setattr(failed, "_listen", listen)
+        monkeypatch.setattr(failed, "_round", fail)
         with pytest.raises(IndexError):
             failed.run(LIFE)
         assert failed._source.assigned.session == world.told["small"].session == ""
