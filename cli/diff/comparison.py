@@ -106,13 +106,12 @@ class Comparison:
     def pull(self) -> NodePull:
         """The bytes that a node with the earlier image must pull for the later one; nothing if they are the same."""
         config = 0 if self.before.digest == self.after.digest else self.after.config_size
-        before, after = ({layer.digest: layer.size for layer in image.layers} for image in (self.before, self.after))
-        return NodePull.of(after, before, config)
+        return NodePull.of(_sizes(self.after), _sizes(self.before), config)
 
     @property
     def whole_pull(self) -> NodePull:
         """The bytes that a node without any layer must pull for the later image."""
-        return NodePull.of({layer.digest: layer.size for layer in self.after.layers}, {}, self.after.config_size)
+        return NodePull.of(_sizes(self.after), {}, self.after.config_size)
 
     @property
     def bases(self) -> tuple[str | None, str | None]:
@@ -301,6 +300,11 @@ def _packages(files: Iterable[Difference]) -> list[Package]:
             # Two known versions differ, whatever unread layers have.
             result.append(Package(*key, was, now, (was_certain and now_certain) or None not in {was, now}))
     return result
+
+
+def _sizes(image: Image) -> dict[str, int]:
+    """Return the compressed sizes of an image's layers by digest, the lowest first."""
+    return {layer.digest: layer.size for layer in image.layers}
 
 
 def _risks(entry: Entry) -> Iterator[RiskKind]:

@@ -23,6 +23,8 @@ PHASES: Final = ("container", "interpreter", "import", "import_cpu", "context", 
 _SCRIPT: Final = Path(__file__).with_name("in_container.py")
 _LONGEST_SCRIPT: Final = 100_000
 """Bytes: it is an argument of a program, of which Linux takes 131,071 (execve(2), MAX_ARG_STRLEN)."""
+_FAILURES: Final = (SlipwayError, subprocess.TimeoutExpired)
+"""Why an image is not got, pulled or run: a limit of seconds is over, too."""
 _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 _GPU: Final = Path("/dev/nvidiactl")
 
@@ -51,10 +53,8 @@ class Start:
         """Return an image of a registry before anything is measured, by its digest; by ``name`` if it is not got."""
         try:
             image = fetched()
-        except SlipwayError as error:
-            return cls(name, 0, 0, failed=str(error).removeprefix(f"{name}: "))
-        except subprocess.TimeoutExpired as error:  # `docker version`, by which one of several platforms is chosen
-            return cls(name, 0, 0, failed=out_of_time(error.cmd, error.timeout))
+        except _FAILURES as error:
+            return cls(name, 0, 0, failed=_reason(error, name))
         reference = replace(Reference.of(image.reference), digest=image.digest)
         return cls(str(reference), image.size, len(image.layers))
 
@@ -120,10 +120,15 @@ def measure(images: Sequence[Start], count: int, settings: Settings) -> None:
             try:
                 if not image.failed:
                     step(image)
-            except SlipwayError as error:
-                image.failed = str(error).removeprefix(f"{image.reference}: ")
-            except subprocess.TimeoutExpired as error:
-                image.failed = out_of_time(error.cmd, error.timeout)
+            except _FAILURES as error:
+                image.failed = _reason(error, image.reference)
+
+
+def _reason(error: SlipwayError | subprocess.TimeoutExpired, name: str) -> str:
+    """Return why something failed for an image, whose name the reader knows."""
+    if isinstance(error, subprocess.TimeoutExpired):
+        return out_of_time(error.cmd, error.timeout)
+    return str(error).removeprefix(f"{name}: ")
 
 
 def _pull(image: Start) -> None:

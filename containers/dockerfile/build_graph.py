@@ -256,9 +256,8 @@ class _Graph:
                     config["Cmd"] = None
             case "EXPOSE" | "VOLUME":
                 words = [self._value(word, stage) for word in each.words]
-                words = (
-                    [port for word in words for port in ports(word) or [word]] if each.keyword == "EXPOSE" else words
-                )
+                if each.keyword == "EXPOSE":
+                    words = [port for word in words for port in ports(word) or [word]]
                 config.setdefault(each.keyword, {}).update(dict.fromkeys(words, ""))
             case "HEALTHCHECK":
                 config["Healthcheck"] = _healthcheck(each)

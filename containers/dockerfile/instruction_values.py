@@ -101,9 +101,8 @@ def flaw(each: Instruction) -> str:
             return f"--{name} is given twice; keep one"
         used.add(name)
         expected, pattern = _FLAGS.get(name, ("a value", ".*"))
-        if not (re.fullmatch(pattern, value, re.DOTALL) if equals else name in _SWITCHES):
-            return f"{one_line(flag)}: expected --{name}= and {expected}"
-        if name == "retries" and not 0 <= _integer(value or "0") < 1 << 31:
+        fits = re.fullmatch(pattern, value, re.DOTALL) if equals else name in _SWITCHES
+        if not fits or (name == "retries" and not 0 <= _integer(value or "0") < 1 << 31):
             return f"{one_line(flag)}: expected --{name}= and {expected}"
         time = nanoseconds(value) if name in _TIMES else 0
         if time is None or 0 < time < _UNITS["ms"]:
@@ -188,7 +187,7 @@ def _flaw_of_port(port: str) -> str:
 
 def ports(text: str) -> Sequence[str]:
     """Return the ports of a word of ``EXPOSE``, each with its protocol; nothing for what is none."""
-    *address, host, own = ["", "", *text.split(":")][-max(3, text.count(":") + 1) :]
+    *address, host, own = text.split(":") if ":" in text else ("", text)
     protocol = _PROTOCOL.search(own)
     inner = _range(own[: protocol.start()] if protocol else own)
     outer = _range(host)

@@ -199,9 +199,8 @@ def misread(words: Words) -> str:
     """Return why a shell has no program, if its text is a list; empty for other texts and programs."""
     options, rest = _shell_options(words.arguments)
     has_text = any(re.fullmatch(r"-[a-zA-Z]*c[a-zA-Z]*", option) for option in options)
-    if posixpath.basename(words.program) in _SHELLS and has_text and rest and _LIST.fullmatch(rest[0][:_MOST_OF_LIST]):
-        return f"{one_line(rest[0])} is a shell's text, as it is no JSON"
-    return ""
+    is_text = posixpath.basename(words.program) in _SHELLS and has_text and rest and len(rest[0]) <= _MOST_OF_LIST
+    return f"{one_line(rest[0])} is a shell's text, as it is no JSON" if is_text and _LIST.fullmatch(rest[0]) else ""
 
 
 def launched(words: Words, environment: Mapping[str, str]) -> tuple[Words, ...]:

@@ -183,7 +183,8 @@ def _line(detail: ErrorDetails, where: str) -> str:
         case "model_type" | "model_attributes_type" | "dict_type":
             message = "expected a mapping of keys to values"
         case "string_pattern_mismatch":
-            message = f"expected {FORMS[context['pattern']]}"
+            pattern = context["pattern"]  # a flavor of one's own has others
+            message = f"expected {FORMS.get(pattern, f'text that matches {pattern}')}"
         case "int_parsing" | "int_from_float":
             message = "expected a whole number"
         case "tuple_type" | "list_type":

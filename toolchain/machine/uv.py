@@ -55,7 +55,8 @@ def _own(lock: str) -> str:
 
 def _installs(checkout: Checkout, python: Path, told: Mapping[str, list[str]]) -> bool:
     """Install what the checkout's lock lists with uv. Return whether all of it is there."""
-    environment = child_environment("uv.lock", **dict(zip(("SSL_CERT_FILE",), told["cert"], strict=False)))
+    trusted = {"SSL_CERT_FILE": told["cert"][0]} if told["cert"] else {}
+    environment = child_environment("uv.lock", **trusted)
     cache = checkout.cache / "uv"  # on the environment's disk, whose files are links to it
     try:
         command(

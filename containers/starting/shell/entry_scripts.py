@@ -183,10 +183,8 @@ class _Ways:
 
     def _failure(self, ways: Sequence[Outcome]) -> Refusal | None:
         """Return why each of some ways fails, None if one may not."""
-        fail = all(way.status is False and way.kind in {"on", "exit", "return"} for way in ways)
-        return (
-            next((way.state.refused for way in ways), None) if fail and all(way.state.refused for way in ways) else None
-        )
+        fail = all(way.status is False and way.kind in {"on", "exit", "return"} and way.state.refused for way in ways)
+        return ways[0].state.refused if ways and fail else None
 
     def _failed(self, state: State, *, ends: bool = True) -> Outcome:
         """Return the outcome of a command that was refused."""
@@ -509,9 +507,7 @@ class _Ways:
         while rest and rest[0] is not None and re.fullmatch("[-+][A-Za-z]+", rest[0]):
             size = 2 if rest[0].endswith("o") else 1
             state, rest = with_options(state, [str(word) for word in rest[:size]]), rest[size:]
-        if rest[:1] == (None,):
-            raise UnreadableScript
-        if len(rest) > _MOST_WORDS:
+        if rest[:1] == (None,) or len(rest) > _MOST_WORDS:
             raise UnreadableScript
         return replace(state, arguments=rest[1:] if rest[:1] == ("--",) else rest) if rest else state
 

@@ -9,16 +9,18 @@ from functools import partial
 from typing import Any, Literal, get_args
 
 import pytest
+from pydantic import Field
 
 from containers.errors import SlipwayError
 from containers.registry.reference import Reference
 from stacks import flavors, plan
 from stacks.config import torch as torch_config
 from stacks.config.fetching.mirrors import MirrorsConfig
-from stacks.config.load import FORMS, from_pulumi
+from stacks.config.load import FORMS, build, from_pulumi
 from stacks.config.model import Model
 from stacks.config.registries.ghcr import GhcrRegistryConfig
 from stacks.config.registries.this_machine import LocalRegistryConfig
+from stacks.config.stack_config import StackConfig
 from stacks.config.stack_file import ROOT
 from stacks.flavors.torch_family.family_config import FamilyExtrasConfig
 from stacks.versions.pytorch import torch_release
@@ -58,6 +60,18 @@ def test_text_of_another_form_is_refused_in_words(values: dict[str, Any], messag
     with pytest.raises(SlipwayError) as caught:
         flavors.load({"flavor": "runners", "runners": runners}, "stack x")
     assert str(caught.value) == f"stack x: slipway:runners.{message}"
+
+
+class _OwnConfig(StackConfig):
+    """Of a flavor of one's own, with a pattern that no key of Slipway's has."""
+
+    size: str = Field(pattern="^(small|large)$")
+
+
+def test_pattern_of_an_own_flavor_is_said_as_it_is() -> None:
+    with pytest.raises(SlipwayError) as caught:
+        build(_OwnConfig, {"flavor": "own", "size": "tall"}, "stack x")
+    assert str(caught.value) == "stack x: slipway:size: 'tall': expected text that matches ^(small|large)$"
 
 
 def switches(model: type[Model]) -> Iterator[str]:
